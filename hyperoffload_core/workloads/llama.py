@@ -1,0 +1,151 @@
+"""A LLaMA-style decoder written as ordinary MindSpore cells: RMSNorm, rotary embedding, grouped-query attention, SwiGLU.
+
+The shapes of ``LLAMA3_8B`` are those of the public configuration (32 layers, hidden 4096, 32 query and 8 key/value heads,
+feed-forward 14336, vocabulary 128256).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
+
+
+@dataclass(frozen=True)
+class LlamaConfig:
+    """Sizes of one decoder; ``head_size`` is ``hidden_size // heads``."""
+
+    layers: int
+    hidden_size: int
+    heads: int
+    kv_heads: int
+    feed_forward_size: int
+    vocabulary: int
+    sequence: int
+    batch: int = 1
+    rope_theta: float = 500000.0
+    norm_epsilon: float = 1e-5
+    dtype: ms.Type = ms.float32
+
+    @property
+    def head_size(self) -> int:
+        return self.hidden_size // self.heads
+
+
+LLAMA3_8B = LlamaConfig(
+    layers=32,
+    hidden_size=4096,
+    heads=32,
+    kv_heads=8,
+    feed_forward_size=14336,
+    vocabulary=128256,
+    sequence=4096,
+    dtype=ms.bfloat16,
+)
+
+
+def _rotary_table(config: LlamaConfig) -> tuple[np.ndarray, np.ndarray]:
+    """Cosine and sine of the rotary angles, each (1, 1, sequence, head_size)."""
+    inverse = 1.0 / config.rope_theta ** (np.arange(0, config.head_size, 2) / config.head_size)
+    angle = np.outer(np.arange(config.sequence), inverse)
+    angle = np.concatenate([angle, angle], axis=-1)[None, None]
+    return np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+
+
+class RMSNorm(nn.Cell):
+    def __init__(self, config: LlamaConfig):
+        super().__init__()
+        self.weight = Parameter(Tensor(np.ones(config.hidden_size), config.dtype), name="weight")
+        self.epsilon = config.norm_epsilon
+
+    def construct(self, x):
+        variance = ops.mean(ops.square(x), -1, True)
+        return x * ops.rsqrt(variance + self.epsilon) * self.weight
+
+
+class Attention(nn.Cell):
+    def __init__(self, config: LlamaConfig):
+        super().__init__()
+        self.heads, self.kv_heads, self.head_size = config.heads, config.kv_heads, config.head_size
+        self.groups = config.heads // config.kv_heads
+        kv_size = config.kv_heads * config.head_size
+        self.query = nn.Dense(config.hidden_size, config.hidden_size, has_bias=False, dtype=config.dtype)
+        self.key = nn.Dense(config.hidden_size, kv_size, has_bias=False, dtype=config.dtype)
+        self.value = nn.Dense(config.hidden_size, kv_size, has_bias=False, dtype=config.dtype)
+        self.output = nn.Dense(config.hidden_size, config.hidden_size, has_bias=False, dtype=config.dtype)
+        self.scale = config.head_size**-0.5
+
+    def rotate(self, x, cosine, sine):
+        half = self.head_size // 2
+        swapped = ops.concat((-x[..., half:], x[..., :half]), axis=-1)
+        return x * cosine + swapped * sine
+
+    def construct(self, x, cosine, sine, mask):
+        batch, sequence, _ = x.shape
+        query = self.query(x).reshape(batch, sequence, self.heads, self.head_size).transpose(0, 2, 1, 3)
+        key = self.key(x).reshape(batch, sequence, self.kv_heads, self.head_size).transpose(0, 2, 1, 3)
+        value = self.value(x).reshape(batch, sequence, self.kv_heads, self.head_size).transpose(0, 2, 1, 3)
+        query = self.rotate(query, cosine, sine).reshape(batch, self.kv_heads, self.groups * sequence, self.head_size)
+        key = self.rotate(key, cosine, sine)
+        scores = ops.matmul(query, key.transpose(0, 1, 3, 2)) * self.scale
+        scores = scores.reshape(batch, self.kv_heads, self.groups, sequence, sequence) + mask
+        weights = ops.softmax(scores, -1).reshape(batch, self.kv_heads, self.groups * sequence, sequence)
+        context = ops.matmul(weights, value).reshape(batch, self.heads, sequence, self.head_size)
+        return self.output(context.transpose(0, 2, 1, 3).reshape(batch, sequence, -1))
+
+
+class FeedForward(nn.Cell):
+    def __init__(self, config: LlamaConfig):
+        super().__init__()
+        self.gate = nn.Dense(config.hidden_size, config.feed_forward_size, has_bias=False, dtype=config.dtype)
+        self.up = nn.Dense(config.hidden_size, config.feed_forward_size, has_bias=False, dtype=config.dtype)
+        self.down = nn.Dense(config.feed_forward_size, config.hidden_size, has_bias=False, dtype=config.dtype)
+
+    def construct(self, x):
+        return self.down(ops.silu(self.gate(x)) * self.up(x))
+
+
+class Block(nn.Cell):
+    def __init__(self, config: LlamaConfig):
+        super().__init__()
+        self.attention_norm, self.attention = RMSNorm(config), Attention(config)
+        self.feed_forward_norm, self.feed_forward = RMSNorm(config), FeedForward(config)
+
+    def construct(self, x, cosine, sine, mask):
+        x = x + self.attention(self.attention_norm(x), cosine, sine, mask)
+        return x + self.feed_forward(self.feed_forward_norm(x))
+
+
+class Decoder(nn.Cell):
+    """Token ids (batch, sequence) to logits (batch, sequence, vocabulary)."""
+
+    def __init__(self, config: LlamaConfig):
+        super().__init__()
+        self.embedding = nn.Embedding(config.vocabulary, config.hidden_size, dtype=config.dtype)
+        self.blocks = nn.CellList([Block(config) for _ in range(config.layers)])
+        self.norm = RMSNorm(config)
+        self.head = nn.Dense(config.hidden_size, config.vocabulary, has_bias=False, dtype=config.dtype)
+        cosine, sine = _rotary_table(config)
+        self.cosine, self.sine = Tensor(cosine, config.dtype), Tensor(sine, config.dtype)
+        mask = np.triu(np.full((config.sequence, config.sequence), -1e4, np.float32), 1)
+        self.mask = Tensor(mask, config.dtype)
+
+    def construct(self, tokens):
+        x = self.embedding(tokens)
+        for block in self.blocks:
+            x = block(x, self.cosine, self.sine, self.mask)
+        return self.head(self.norm(x))
+
+
+class NextTokenLoss(nn.Cell):
+    """Mean cross-entropy of each next token; inputs are token ids and target ids, both (batch, sequence)."""
+
+    def __init__(self, decoder: Decoder, vocabulary: int):
+        super().__init__()
+        self.decoder, self.vocabulary = decoder, vocabulary
+
+    def construct(self, tokens, targets):
+        logits = self.decoder(tokens).reshape(-1, self.vocabulary)
+        return ops.cross_entropy(logits.astype(ms.float32), targets.reshape(-1))
