@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from hyperoffload_core.errors import UserError
+
 TensorClass = Literal[
     "weight", "optimizer_state", "gradient", "activation", "kv_cache", "input", "output", "constant", "workspace"
 ]
@@ -32,7 +34,7 @@ TENSOR_CLASSES: tuple[TensorClass, ...] = (
 PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer", "prefill", "decode")
 
 
-class GraphError(ValueError):
+class GraphError(UserError):
     """A graph that breaks its own rules; the message names the op or storage."""
 
 

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from hyperoffload_core.errors import UserError
 from hyperoffload_core.hardware import Hardware, Link
 from hyperoffload_core.ir import Graph, Op, Storage
 
@@ -26,7 +27,7 @@ TransferKind = Literal["prefetch", "store"]
 Home = Literal["device", "pool"]
 
 
-class ScheduleFileError(ValueError):
+class ScheduleFileError(UserError):
     """A file that is not a schedule of this version; the message says where it differs."""
 
 
