@@ -92,12 +92,14 @@ def _advice(graph: Graph, rule: Rule) -> str:
 
 
 def _listing(reason: str, pattern: str, known: Iterable[str]) -> str:
-    """Near matches of a pattern: what contains its longest literal part, else what looks like it."""
+    """Near matches of a pattern: those that end like its longest literal part, then those that look like it."""
     names = sorted(known)
     literal = max(pattern.replace("?", "*").split("*"), key=len).strip("/")
-    near = near_matches(pattern.strip("*/"), names)
-    last_parts = {name.rsplit("/", 1)[-1]: name for name in names}
-    near += [last_parts[n] for n in near_matches(literal.rsplit("/", 1)[-1], last_parts) if last_parts[n] not in near]
+    last_parts: dict[str, str] = {}
+    for name in names:
+        last_parts.setdefault(name.rsplit("/", 1)[-1], name)
+    near = [last_parts[n] for n in near_matches(literal.rsplit("/", 1)[-1], last_parts)]
+    near += [n for n in near_matches(pattern.strip("*/"), names) if n not in near]
     if not near:
         near = names[:5]
         return f"{reason}; there are for instance {', '.join(near)}"
