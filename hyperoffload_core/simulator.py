@@ -1,17 +1,23 @@
 """When every op and transfer of a schedule runs, given how long each takes.
 
 Execution is driven by order and events, never by the clock, so the times follow from the order of ops, the order of
-transfers on each link, the waits, and the durations alone.
+transfers on each link, the waits, and the durations alone. Stays on the device follow from the same events.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from hyperoffload_core.ir import storages_of
+from hyperoffload_core.metrics import exposed_ns, peak_bytes
+from hyperoffload_core.recording import OpEvents, Profile, StepNumbers, StorageLifetimes, TransferEvents
+from hyperoffload_core.schedule import Schedule
 
 Times = NDArray[np.int64]
 _Event = tuple[str, int]  # ("op" or "transfer", id)
@@ -112,6 +118,184 @@ def event_times(
         np.array(transfer_start, dtype=np.int64),
         np.array(transfer_end, dtype=np.int64),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Stay:
+    """The events of one residency: what reserves its bytes and what gives them back.
+
+    It begins when the first of ``prefetches`` starts; without one, when op ``first_op`` starts; without either, with
+    the step. It ends when all ``ops``, ``transfers`` and, for bytes kept longer, ``held_until`` have ended, or with
+    the step.
+    """
+
+    first_op: int | None
+    prefetches: tuple[int, ...]
+    ops: tuple[int, ...]
+    transfers: tuple[int, ...]
+    held_until: int | None
+    to_step_end: bool
+
+
+def _stays(schedule: Schedule) -> list[_Stay]:
+    """The events behind each residency, in the schedule's order of residencies. Transfers by position, not id."""
+    op_time = {t.op: t for t in schedule.op_times}
+    by_end = sorted(schedule.op_times, key=lambda t: t.end_ns)
+    accesses: list[list[int]] = [[] for _ in schedule.graph.storages]
+    for op in schedule.order:
+        for storage in storages_of(schedule.graph.ops[op]):
+            accesses[storage].append(op)
+    moves: list[list[int]] = [[] for _ in schedule.graph.storages]
+    for position, t in enumerate(schedule.transfers):
+        moves[t.storage].append(position)
+    step_end = max([t.end_ns for t in schedule.op_times] + [t.end_ns for t in schedule.transfers], default=0)
+
+    result = []
+    for r in schedule.residencies:
+        ops = [o for o in accesses[r.storage] if r.start_ns <= op_time[o].start_ns and op_time[o].end_ns <= r.end_ns]
+        inside = [
+            p
+            for p in moves[r.storage]
+            if r.start_ns <= schedule.transfers[p].start_ns and schedule.transfers[p].end_ns <= r.end_ns
+        ]
+        prefetches = tuple(p for p in inside if schedule.transfers[p].kind == "prefetch")
+        at_step_start = r.start_ns == 0 and not prefetches and schedule.graph.exists_at_start(r.storage)
+        last = max(
+            [op_time[o].end_ns for o in ops] + [schedule.transfers[p].end_ns for p in inside], default=r.start_ns
+        )
+        held = bisect_right(by_end, r.end_ns, key=lambda t: t.end_ns) - 1 if last < r.end_ns < step_end else -1
+        stays_home = schedule.graph.lives_to_end(r.storage) and schedule.homes[r.storage] == "device"
+        result.append(
+            _Stay(
+                first_op=ops[0] if ops and not prefetches and not at_step_start else None,
+                prefetches=prefetches,
+                ops=tuple(ops[-1:]),
+                transfers=tuple(inside),
+                held_until=by_end[held].op if held >= 0 and by_end[held].end_ns > last else None,
+                to_step_end=r.end_ns >= step_end and (last < step_end or stays_home),
+            )
+        )
+    return result
+
+
+def simulate(
+    schedule: Schedule,
+    *,
+    op_ns: ArrayLike | None = None,
+    transfer_ns: ArrayLike | None = None,
+    conditions: str | None = None,
+) -> Profile:
+    """One predicted step of the schedule: order, waits and edges as it says, durations its own or the given ones.
+
+    ``op_ns`` is indexed by op id, ``transfer_ns`` by position in ``schedule.transfers``; ns. Raises `DeadlockError`.
+    """
+    durations = np.asarray(schedule.durations_ns if op_ns is None else op_ns, dtype=np.int64)
+    moves = schedule.transfers
+    planned = [t.end_ns - t.start_ns for t in moves]
+    move_ns = np.asarray(planned if transfer_ns is None else transfer_ns, dtype=np.int64)
+    position = {t.id: p for p, t in enumerate(moves)}
+    waits: list[Sequence[int]] = [()] * len(durations)
+    for time in schedule.op_times:
+        waits[time.op] = [position[t] for t in time.waits]
+    times = event_times(
+        schedule.order,
+        waits,
+        [[position[t.id] for t in link] for link in schedule.link_transfers()],
+        [t.after_ops for t in moves],
+        [[position[other] for other in t.after_transfers] for t in moves],
+        durations,
+        move_ns,
+    )
+    if conditions is None:
+        conditions = f"predicted on {schedule.hardware.title}; op durations: {schedule.duration_source}"
+    return _profile(schedule, times, conditions)
+
+
+def simulate_random(schedule: Schedule, rng: np.random.Generator, spread: float = 4.0) -> Profile:
+    """The schedule with every op and transfer taking its time multiplied by a random factor in [1/spread, spread]."""
+
+    def changed(planned: ArrayLike) -> Times:
+        base = np.asarray(planned, dtype=np.float64)
+        factor = np.exp(rng.uniform(-np.log(spread), np.log(spread), size=base.shape))
+        return np.maximum(1, np.rint(base * factor)).astype(np.int64)
+
+    return simulate(
+        schedule,
+        op_ns=changed(schedule.durations_ns),
+        transfer_ns=changed([t.end_ns - t.start_ns for t in schedule.transfers]),
+        conditions=f"predicted on {schedule.hardware.title} with random durations (factor up to {spread:g})",
+    )
+
+
+def _profile(schedule: Schedule, times: EventTimes, conditions: str) -> Profile:
+    order = np.asarray(schedule.order, dtype=np.int64)
+    moves, graph = schedule.transfers, schedule.graph
+    op_start, op_end = times.op_start[order], times.op_end[order]
+    step_end = int(max(op_end.max(initial=0), times.transfer_end.max(initial=0)))
+    starts, ends = _stay_times(schedule, times, step_end)
+    sizes = np.array([graph.storages[r.storage].bytes for r in schedule.residencies], dtype=np.int64)
+    workspaces = np.array([graph.ops[o].workspace_bytes for o in schedule.order], dtype=np.int64)
+    directions = np.array([0 if t.kind == "store" else 1 for t in moves], dtype=np.int64)
+    move_bytes = np.array([t.bytes for t in moves], dtype=np.int64)
+    compute_ns = int((op_end - op_start).sum())
+
+    def one(value: int) -> Times:
+        return np.array([value], dtype=np.int64)
+
+    def ids(values: list[int]) -> Times:
+        return np.array(values, dtype=np.int64)
+
+    peak = peak_bytes(
+        np.concatenate([starts, op_start]), np.concatenate([ends, op_end]), np.concatenate([sizes, workspaces])
+    )
+    return Profile(
+        kind="predicted",
+        schedule=schedule,
+        conditions=conditions,
+        ops=OpEvents(np.zeros_like(order), order, op_start, op_end, np.zeros_like(order)),
+        transfers=TransferEvents(
+            step=np.zeros(len(moves), dtype=np.int64),
+            transfer=ids([t.id for t in moves]),
+            storage=ids([t.storage for t in moves]),
+            direction=directions,
+            bytes=move_bytes,
+            start_ns=times.transfer_start,
+            end_ns=times.transfer_end,
+        ),
+        lifetimes=StorageLifetimes(
+            step=np.zeros(len(sizes), dtype=np.int64),
+            storage=ids([r.storage for r in schedule.residencies]),
+            offset=ids([r.offset for r in schedule.residencies]),
+            bytes=sizes,
+            start_ns=starts,
+            end_ns=ends,
+        ),
+        steps=StepNumbers(
+            step_ns=one(step_end),
+            compute_ns=one(compute_ns),
+            exposed_ns=one(exposed_ns(op_start, op_end, times.transfer_start, times.transfer_end)),
+            blocking_ns=one(step_end - compute_ns),
+            peak_bytes=one(peak),
+            bytes_out=one(int(move_bytes[directions == 0].sum())),
+            bytes_in=one(int(move_bytes[directions == 1].sum())),
+        ),
+    )
+
+
+def _stay_times(schedule: Schedule, times: EventTimes, step_end: int) -> tuple[Times, Times]:
+    op_start, op_end = times.op_start.tolist(), times.op_end.tolist()
+    transfer_start, transfer_end = times.transfer_start.tolist(), times.transfer_end.tolist()
+    starts, ends = [], []
+    for stay in _stays(schedule):
+        if stay.prefetches:
+            start = min(transfer_start[p] for p in stay.prefetches)
+        else:
+            start = op_start[stay.first_op] if stay.first_op is not None else 0
+        held = () if stay.held_until is None else (op_end[stay.held_until],)
+        end = max([start, *held, *(op_end[o] for o in stay.ops), *(transfer_end[p] for p in stay.transfers)])
+        starts.append(start)
+        ends.append(step_end if stay.to_step_end else end)
+    return np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64)
 
 
 def _deadlock(
