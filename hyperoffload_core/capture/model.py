@@ -1,0 +1,108 @@
+"""From a cell to a `CapturedModel`: export, read, name, and put graph and program side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from mindspore import Tensor
+from numpy.typing import NDArray
+
+from hyperoffload_core.capture import roles
+from hyperoffload_core.capture.errors import CaptureError
+from hyperoffload_core.capture.mindir import export_mindir
+from hyperoffload_core.capture.nodes import RawGraph, read_graph
+from hyperoffload_core.ir import Graph, Op, Storage, check_graph, dependencies
+from hyperoffload_core.program import Call, CapturedModel, Program
+
+_PERSISTENT = ("weight", "optimizer_state", "kv_cache", "constant")
+
+
+def capture_cell(cell: Any, inputs: Sequence[Any], *, name: str, with_values: bool) -> CapturedModel:
+    """See `hyperoffload_core.capture.capture`."""
+    raw = read_graph(export_mindir(cell, inputs))
+    optimizers = roles.find_optimizers(cell)
+    graph = _graph(raw, optimizers, name)
+    check_graph(graph)
+    parameters = {n: s.name for n, s in enumerate(raw.storages) if s.source == "parameter"}
+    return CapturedModel(
+        graph=graph,
+        program=_program(raw),
+        values=_values(raw, cell, inputs) if with_values else {},
+        parameters=parameters,
+        inputs=tuple(raw.inputs),
+    )
+
+
+def _graph(raw: RawGraph, optimizers: roles.Optimizers, name: str) -> Graph:
+    training = bool(optimizers.paths) or any(c.domain.startswith("Gradients/") for c in raw.calls)
+    phases = roles.phases(raw, optimizers, training)
+    classes = roles.classes(raw, phases, optimizers)
+    names = roles.op_names(raw, phases, optimizers)
+    storage_names = roles.storage_names(raw, names)
+    after = dependencies([(c.reads, c.writes) for c in raw.calls])
+    ops = tuple(
+        Op(
+            id=n,
+            name=names[n],
+            primitive=call.primitive,
+            scope=roles.scope_of(call),
+            phase=phases[n],
+            reads=call.reads,
+            writes=call.writes,
+            after=tuple(sorted({*after[n], *call.control})),
+            flops=call.flops,
+        )
+        for n, call in enumerate(raw.calls)
+    )
+    storages = tuple(
+        Storage(
+            id=n,
+            name=storage_names[n],
+            bytes=s.bytes,
+            tensor_class=classes[n],
+            persistent=classes[n] in _PERSISTENT,
+            shape=s.shape,
+            dtype=s.dtype,
+        )
+        for n, s in enumerate(raw.storages)
+    )
+    return Graph(name=name, ops=ops, storages=storages)
+
+
+def _program(raw: RawGraph) -> Program:
+    read = {s for c in raw.calls for s in c.reads} | {v.storage for v in raw.results}
+    calls = tuple(
+        Call(
+            op=n,
+            primitive=c.primitive,
+            attributes=c.attributes,
+            arguments=c.arguments,
+            outputs=tuple(
+                o if aliased or o.storage in read else None for o, aliased in zip(c.outputs, c.in_place, strict=True)
+            ),
+            in_place=c.in_place,
+        )
+        for n, c in enumerate(raw.calls)
+    )
+    return Program(calls=calls, results=tuple(raw.results))
+
+
+def _values(raw: RawGraph, cell: Any, inputs: Sequence[Any]) -> dict[int, NDArray[Any]]:
+    """Copies of what exists at the start of the first step."""
+    values: dict[int, NDArray[Any]] = {}
+    parameters = {p.name: p for p in cell.get_parameters()}
+    for n, storage in enumerate(raw.storages):
+        if storage.source == "parameter":
+            if storage.name not in parameters:
+                raise CaptureError(f"the graph uses the parameter {storage.name!r}, which the cell does not have")
+            values[n] = np.array(parameters[storage.name].asnumpy(), order="C", copy=True)
+        elif storage.value is not None:
+            values[n] = np.ascontiguousarray(storage.value)
+    tensors = [i for i in inputs if isinstance(i, Tensor)]
+    if len(tensors) != len(raw.inputs):
+        raise CaptureError(f"the model takes {len(raw.inputs)} tensors, but {len(tensors)} of its inputs are tensors")
+    for n, tensor in zip(raw.inputs, tensors, strict=True):
+        values[n] = np.array(tensor.asnumpy(), order="C", copy=True)
+    return values

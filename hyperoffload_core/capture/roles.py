@@ -1,0 +1,132 @@
+"""Classes, phases and names: what a person reads about ops and storages, and what rules match."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from hyperoffload_core.capture.nodes import RawCall, RawGraph
+from hyperoffload_core.ir import Phase, TensorClass
+
+
+@dataclass(frozen=True)
+class Optimizers:
+    """What the cell says about its optimizers: their scope paths, the weights they update and their own parameters."""
+
+    paths: tuple[tuple[str, ...], ...]
+    weights: frozenset[str]
+    states: frozenset[str]
+
+
+def find_optimizers(cell: Any) -> Optimizers:
+    """Every optimizer inside the cell (``mindspore.nn`` and ``mindspore.mint.optim`` alike)."""
+    from mindspore import nn
+    from mindspore.experimental.optim import Optimizer
+
+    paths, weights, states = [], set(), set()
+    for name, part in cell.cells_and_names():
+        if isinstance(part, nn.Optimizer | Optimizer):
+            paths.append(tuple(name.split(".")))
+            own = {p.name for p in part.parameters}
+            weights |= own
+            states |= {p.name for p in part.get_parameters()} - own
+    return Optimizers(tuple(paths), frozenset(weights), frozenset(states))
+
+
+def scope_of(call: RawCall) -> str:
+    """The layer path: MindSpore's scope without the op's own last part."""
+    return call.domain.rpartition("/")[0]
+
+
+def layer_path(scope: str) -> tuple[str, ...]:
+    """Attribute names along a scope: ``Default/network-Net/blocks-CellList/0-Block`` is ``network, blocks, 0``."""
+    parts = [p for p in scope.split("/") if p not in ("Gradients", "Default", "")]
+    return tuple(p.partition("-")[0] for p in parts if not p.startswith("Grad_"))
+
+
+def phases(raw: RawGraph, optimizers: Optimizers, training: bool) -> list[Phase]:
+    """Phase of each call: its scope tells; an in-place update of a weight by a gradient is the optimizer's."""
+    result: list[Phase] = []
+    backward_results: set[int] = set()
+    for call in raw.calls:
+        path = layer_path(scope_of(call))
+        in_optimizer = any(path[: len(p)] == p for p in optimizers.paths) and not call.domain.startswith("Gradients/")
+        updates = any(raw.storages[s].source == "parameter" for s in call.writes) and backward_results & set(call.reads)
+        phase: Phase
+        if training and (in_optimizer or updates):
+            phase = "optimizer"
+        elif call.domain.startswith("Gradients/"):
+            phase = "backward"
+        else:
+            phase = "forward"
+        if phase != "forward":
+            backward_results.update(call.writes)
+        result.append(phase)
+    return result
+
+
+def classes(raw: RawGraph, call_phases: list[Phase], optimizers: Optimizers) -> list[TensorClass]:
+    """Class of each storage."""
+    written = {s for call in raw.calls for s in call.writes}
+    returned = {view.storage for view in raw.results}
+    result: list[TensorClass] = []
+    for number, storage in enumerate(raw.storages):
+        if storage.source == "input":
+            result.append("input")
+        elif storage.source == "constant":
+            result.append("constant")
+        elif storage.source == "parameter":
+            if storage.name in optimizers.states:
+                result.append("optimizer_state")
+            elif storage.name not in optimizers.weights and number in written and "cache" in storage.name.lower():
+                result.append("kv_cache")
+            else:
+                result.append("weight")
+        elif number in returned:
+            result.append("output")
+        else:
+            result.append("activation" if call_phases[storage.call] == "forward" else "gradient")
+    return result
+
+
+def op_names(raw: RawGraph, call_phases: list[Phase], optimizers: Optimizers) -> list[str]:
+    """Short unique names such as ``decoder.blocks.0.attention.query/MatMul``; gradients start with ``gradient/``.
+
+    An optimizer's update is named after the parameter it updates. The second op of a name gets ``#2`` and so on.
+    """
+    names = []
+    for call, phase in zip(raw.calls, call_phases, strict=True):
+        path = [p for p in layer_path(scope_of(call)) if p != "network"]
+        updated = [raw.storages[s].name for s in call.writes if raw.storages[s].source == "parameter"]
+        weights = [n for n in updated if n in optimizers.weights] or updated
+        if phase == "optimizer" and weights:
+            path = [*path, weights[0]]
+        head = "gradient/" if phase == "backward" else ""
+        names.append(f"{head}{'.'.join(path)}{'/' if path else ''}{call.primitive}")
+    return unique_names(names)
+
+
+def storage_names(raw: RawGraph, names: list[str]) -> list[str]:
+    """The parameter's or input's name; else the producing op's, with ``:k`` for one of several results."""
+    result = []
+    for storage in raw.storages:
+        if storage.source == "call":
+            several = len(raw.calls[storage.call].outputs) > 1
+            result.append(f"{names[storage.call]}{f':{storage.result}' if several else ''}")
+        elif storage.source == "constant":
+            result.append(f"constant {'x'.join(map(str, storage.shape)) or 'scalar'} {storage.dtype}")
+        else:
+            result.append(re.sub(r"^inputs?(?=\d)", "input", storage.name))
+    return unique_names(result)
+
+
+def unique_names(names: list[str]) -> list[str]:
+    """The names, where the second of a kind becomes ``name#2`` and so on."""
+    seen: Counter[str] = Counter()
+    result = []
+    for name in names:
+        seen[name] += 1
+        result.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return result
