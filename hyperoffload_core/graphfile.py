@@ -1,0 +1,82 @@
+"""The graph file: a captured graph and how to capture it again, as JSON (``.json``) or gzipped JSON (``.json.gz``)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from hyperoffload_core.errors import UserError
+from hyperoffload_core.ir import Graph, GraphError, Op, Storage, check_graph
+
+FORMAT = "hyperoffload.graph"
+VERSION = 1
+
+
+class GraphFileError(UserError):
+    """A file that is not a graph of this version; the message names the file and where it differs."""
+
+
+@dataclass(frozen=True)
+class GraphFile:
+    """``source`` says how the graph was captured: ``{"model": "llama3-8b-train"}`` or ``{"model": "/a/b.py:build"}``."""
+
+    graph: Graph
+    source: dict[str, Any] = field(default_factory=dict)
+
+
+def write_graph(content: GraphFile, path: Path) -> None:
+    """Write the file; it appears whole or not at all."""
+    graph = content.graph
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "source": content.source,
+        "name": graph.name,
+        "hash": graph.hash,
+        "notes": list(graph.notes),
+        "ops": [{f.name: getattr(o, f.name) for f in fields(Op)} for o in graph.ops],
+        "storages": [{f.name: getattr(s, f.name) for f in fields(Storage)} for s in graph.storages],
+    }
+    data = json.dumps(document, separators=(",", ":")).encode()
+    if path.name.endswith(".gz"):
+        data = gzip.compress(data, compresslevel=6, mtime=0)
+    partial = path.with_name(path.name + ".part")
+    partial.write_bytes(data)
+    partial.replace(path)
+
+
+def read_graph(path: Path) -> GraphFile:
+    """Read what `write_graph` wrote, checked. Raises `GraphFileError`."""
+    try:
+        data = path.read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        document = json.loads(data)
+    except (OSError, ValueError, EOFError) as error:
+        raise GraphFileError(f"{path}: not a graph file ({error})") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise GraphFileError(f'{path}: not a graph file (one says "format": "{FORMAT}")')
+    if document.get("version") != VERSION:
+        raise GraphFileError(f"{path}: version {document.get('version')!r}; this program reads version {VERSION}")
+    try:
+        graph = Graph(
+            name=document["name"],
+            ops=tuple(Op(**_tuples(o)) for o in document["ops"]),
+            storages=tuple(Storage(**_tuples(s)) for s in document["storages"]),
+            notes=tuple(document.get("notes", ())),
+        )
+        check_graph(graph)
+    except KeyError as error:
+        raise GraphFileError(f"{path}: the field {error.args[0]!r} is missing") from error
+    except (TypeError, AttributeError, GraphError) as error:
+        raise GraphFileError(f"{path}: {error}") from error
+    if graph.hash != document.get("hash"):
+        raise GraphFileError(f"{path}: the graph does not have the hash the file states, so the file was changed")
+    return GraphFile(graph, dict(document.get("source", {})))
+
+
+def _tuples(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
