@@ -1,0 +1,1 @@
+"""Recorded and predicted profiles in one SQLite file: models, recordings, window queries, policies, jobs."""

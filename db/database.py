@@ -1,0 +1,161 @@
+"""Opening the database: one SQLite file, created and migrated here, every failure said in one sentence."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+
+from db.abandoned import mark_abandoned
+from hyperoffload_core.errors import UserError
+
+HEAD = "0001"
+APPLICATION_ID = 0x48_4F_46_4C  # "HOFL", so that a file of another program is recognised
+BUSY_TIMEOUT_MS = 10_000
+
+
+class DatabaseError(UserError):
+    """The database cannot be used; the message is one sentence for a person."""
+
+
+@dataclass(frozen=True)
+class Database:
+    """An open database. Connections are taken from the engine's pool; any thread may ask for one."""
+
+    path: Path
+    engine: Engine
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection in a read transaction: everything read inside is one state of the database."""
+        with _explained(self.path), self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A connection in a write transaction, committed at the end, rolled back when an exception leaves it."""
+        with _explained(self.path), self.engine.connect() as connection:
+            connection = connection.execution_options(writes=True)
+            with connection.begin():
+                yield connection
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def open_database(path: Path | str, create: bool = True) -> Database:
+    """Open the file, create it when missing (unless told not to), migrate an older one, close abandoned runs.
+
+    Raises `DatabaseError`: missing (``create=False``), no database, of another program, of a newer version,
+    unwritable, locked, disk full.
+    """
+    path = Path(path).expanduser().absolute()
+    if path.is_dir():
+        raise DatabaseError(f"{path} is a folder; the database is a file, for instance {path / 'hyperoffload.db'}")
+    if not path.exists():
+        if not create:
+            raise DatabaseError(f"there is no database at {path}; `hyperoffload demo` or `hyperoffload run` makes one")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DatabaseError(f"the folder {path.parent} cannot be made ({error.strerror})") from error
+    database = Database(path, _engine(path))
+    try:
+        _bring_up_to_date(database)
+        mark_abandoned(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _engine(path: Path) -> Engine:
+    engine = create_engine(f"sqlite:///{path}")
+
+    @event.listens_for(engine, "connect")
+    def _connect(connection: sqlite3.Connection, _record: object) -> None:
+        # Transactions are opened by _begin; the driver's own implicit ones would start too late for DDL and reads.
+        connection.isolation_level = None
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        # A writer takes its lock at once: a reader that turns writer could fail without waiting.
+        writes = connection.get_execution_options().get("writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _bring_up_to_date(database: Database) -> None:
+    with database.read() as connection:
+        if _revision(connection, database.path) == HEAD:
+            return
+    # Imported only where it is needed: an up-to-date database opens without it.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", "db:migrations")
+    with database.write() as connection:
+        # Asked again under the lock: another process may have migrated meanwhile.
+        if _revision(connection, database.path) != HEAD:
+            connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+            config.attributes["connection"] = connection
+            command.upgrade(config, HEAD)
+
+
+def _revision(connection: Connection, path: Path) -> str:
+    """The schema revision, empty for a new file. Raises `DatabaseError` for a file that is not ours or newer."""
+    tables = {row[0] for row in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables:
+        return ""
+    application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
+    if application != APPLICATION_ID or "alembic_version" not in tables:
+        raise DatabaseError(f"{path} is an SQLite database of another program; name another file")
+    revision = str(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one())
+    # Revisions are numbered, so their texts sort by age.
+    if revision > HEAD:
+        raise DatabaseError(
+            f"{path} was written by a newer HyperOffload (schema {revision}, this program knows up to {HEAD}); "
+            "update this program or name another file"
+        )
+    return revision
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn the driver's errors that a person can act on into one sentence; others stay as they are."""
+    try:
+        yield
+    except DBAPIError as error:
+        sentence = _sentence(str(error.orig), path)
+        if sentence is None:
+            raise
+        raise DatabaseError(sentence) from error
+    except sqlite3.DatabaseError as error:
+        sentence = _sentence(str(error), path)
+        if sentence is None:
+            raise
+        raise DatabaseError(sentence) from error
+
+
+def _sentence(message: str, path: Path) -> str | None:
+    meanings = {
+        "file is not a database": f"{path} is not a database; name another file",
+        "malformed": f"{path} is damaged (SQLite: {message}); restore it from a copy or name another file",
+        "is locked": f"{path} is locked by another process; wait until that has finished and try again",
+        "disk is full": f"the disk that holds {path} is full; free some space and try again",
+        "disk I/O error": f"{path} cannot be read or written (SQLite: {message}); check the disk",
+        "readonly database": f"{path} cannot be written; check its permissions or name another file",
+        "unable to open": f"{path} cannot be opened or made; check the permissions of {path.parent}",
+    }
+    return next((sentence for part, sentence in meanings.items() if part in message), None)

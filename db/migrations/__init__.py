@@ -1,0 +1,1 @@
+"""Alembic migrations, run in process by `db.database.open_database`."""
