@@ -1,0 +1,209 @@
+"""The pipeline: graph + durations + hardware + policy -> checked schedule.
+
+    rules -> strategy -> addresses -> events -> times -> schedule -> verifier
+
+Each step is a plain function from one documented value to the next; the command line, the dashboard, the session and
+the tests all call `compile_schedule`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from hyperoffload_core.analysis.bounds import SmallestLimit, smallest_feasible_limit, step_lower_bound_ns
+from hyperoffload_core.analysis.liveness import live_peak_bytes
+from hyperoffload_core.cost import Durations
+from hyperoffload_core.errors import UserError
+from hyperoffload_core.hardware import Hardware, transfer_ns
+from hyperoffload_core.ir import Graph
+from hyperoffload_core.metrics import step_metrics
+from hyperoffload_core.passes.addresses import pack_plan
+from hyperoffload_core.passes.events import Occupant, bind_events
+from hyperoffload_core.passes.placement import NoPlacementError
+from hyperoffload_core.passes.plan import Plan, Stay
+from hyperoffload_core.policy import Policy, match_rules, policy_to_document
+from hyperoffload_core.schedule import OpTime, Residency, Schedule, Transfer
+from hyperoffload_core.simulator import EventTimes, event_times
+from hyperoffload_core.sizes import format_bytes
+from hyperoffload_core.strategies import Request, find_strategy, resolve_options
+from hyperoffload_core.verifier import violations
+
+
+class InfeasibleError(UserError):
+    """No schedule meets the limit. ``smallest`` is the smallest limit that can be met and the op that sets it."""
+
+    def __init__(self, message: str, smallest: SmallestLimit) -> None:
+        super().__init__(message)
+        self.smallest = smallest
+
+
+def compile_schedule(
+    graph: Graph,
+    durations: Durations,
+    hardware: Hardware,
+    policy: Policy,
+    *,
+    progress: Callable[[float, str], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Schedule:
+    """A schedule that the verifier has accepted.
+
+    Raises `PolicyError` (a rule that matches nothing), `StrategyError`, `InfeasibleError`, `strategies.Cancelled`. The
+    strategy `none` returns its schedule even when it is over the limit, with a note that says by how much.
+    """
+    strategy = find_strategy(policy.strategy)
+    options = resolve_options(strategy, policy.options)
+    actions = match_rules(graph, policy)
+    limit_bytes = policy.limit_bytes(live_peak_bytes(graph), hardware.device_bytes)
+    kept = [s for s, action in enumerate(actions) if action == "keep"]
+    smallest = smallest_feasible_limit(graph, kept)
+    if strategy.name != "none" and limit_bytes < smallest.bytes:
+        raise InfeasibleError(_infeasible(graph, limit_bytes, smallest), smallest)
+    request = Request(
+        graph=graph,
+        durations_ns=durations.ns,
+        hardware=hardware,
+        limit_bytes=limit_bytes,
+        actions=actions,
+        options=options,
+        progress=progress or (lambda fraction, words: None),
+        cancelled=cancelled or (lambda: False),
+    )
+    try:
+        plan = strategy.plan(request)
+    except NoPlacementError as error:
+        raise InfeasibleError(
+            f"strategy {strategy.name!r} found no schedule under {format_bytes(limit_bytes)} with these keep rules; "
+            f"keep less, or raise the limit above {format_bytes(smallest.bytes)}",
+            smallest,
+        ) from error
+    document = policy_to_document(policy.model_copy(update={"options": options}))
+    schedule = schedule_of_plan(graph, durations, hardware, plan, document, strategy.name, limit_bytes)
+    over = schedule.metrics.reserved_bytes - limit_bytes
+    if over > 0:
+        note = f"over the memory limit of {format_bytes(limit_bytes)} by {format_bytes(over)}"
+        schedule = replace(schedule, notes=(*schedule.notes, note))
+    request.progress(0.95, "verifying")
+    for violation in violations(schedule):
+        if over <= 0 or violation.rule != "limit":
+            raise violation
+    return schedule
+
+
+def schedule_of_plan(
+    graph: Graph,
+    durations: Durations,
+    hardware: Hardware,
+    plan: Plan,
+    policy_document: dict[str, object],
+    strategy: str,
+    limit_bytes: int,
+) -> Schedule:
+    """Addresses, edges and times of a plan: the finished, not yet verified schedule."""
+    packed, height = pack_plan(graph, plan, limit_bytes)
+    edges = bind_events(packed, _occupants(graph, packed))
+    transfer_durations = [
+        transfer_ns(graph.storages[t.storage].bytes, hardware.link_out if t.kind == "store" else hardware.link_in)
+        for t in packed.transfers
+    ]
+    times = event_times(
+        packed.order,
+        edges.op_waits,
+        packed.links,
+        edges.after_ops,
+        edges.after_transfers,
+        durations.ns,
+        transfer_durations,
+    )
+    op_times = tuple(
+        OpTime(op, int(times.op_start[op]), int(times.op_end[op]), tuple(edges.op_waits[op])) for op in packed.order
+    )
+    transfers = tuple(
+        Transfer(
+            id=index,
+            kind=t.kind,
+            storage=t.storage,
+            bytes=graph.storages[t.storage].bytes,
+            start_ns=int(times.transfer_start[index]),
+            end_ns=int(times.transfer_end[index]),
+            after_ops=tuple(edges.after_ops[index]),
+            after_transfers=tuple(edges.after_transfers[index]),
+        )
+        for index, t in enumerate(packed.transfers)
+    )
+    residencies = _residencies(packed, times)
+    metrics = step_metrics(
+        [s.bytes for s in graph.storages],
+        [op.workspace_bytes for op in graph.ops],
+        op_times,
+        transfers,
+        residencies,
+        step_lower_bound_ns(graph, durations.ns, hardware, limit_bytes),
+    )
+    return Schedule(
+        graph=graph,
+        durations_ns=durations.ns,
+        duration_source=durations.source,
+        hardware=hardware,
+        policy=policy_document,
+        strategy=strategy,
+        memory_limit_bytes=limit_bytes,
+        order=packed.order,
+        op_times=op_times,
+        transfers=transfers,
+        residencies=residencies,
+        homes=packed.homes,
+        metrics=replace(metrics, reserved_bytes=height),
+        notes=packed.notes,
+    )
+
+
+def _occupants(graph: Graph, plan: Plan) -> list[Occupant]:
+    assert plan.offsets is not None
+    occupants = [
+        Occupant(stay, offset, graph.storages[stay.storage].bytes, span[0])
+        for stay, offset, span in zip(plan.stays, plan.offsets, plan.spans_ns, strict=True)
+    ]
+    occupants += [
+        Occupant(
+            Stay(-1, position, position, to_end=False),
+            offset,
+            graph.ops[plan.order[position]].workspace_bytes,
+            plan.op_spans_ns[position][0],
+        )
+        for position, offset in plan.workspace_offsets
+    ]
+    return occupants
+
+
+def _residencies(plan: Plan, times: EventTimes) -> tuple[Residency, ...]:
+    assert plan.offsets is not None
+    step_ns = max([0, *times.op_end.tolist(), *times.transfer_end.tolist()])
+    result = []
+    for stay, offset in zip(plan.stays, plan.offsets, strict=True):
+        if stay.fetch is not None:
+            start = int(times.transfer_start[stay.fetch])
+        else:
+            start = int(times.op_start[plan.order[stay.begin]]) if stay.begin >= 0 else 0
+        end = int(times.op_end[plan.order[stay.last]]) if stay.last >= 0 else 0
+        if stay.store is not None:
+            end = max(end, int(times.transfer_end[stay.store]))
+        result.append(Residency(stay.storage, offset, start, step_ns if stay.to_end else end))
+    return tuple(result)
+
+
+def _infeasible(graph: Graph, limit_bytes: int, smallest: SmallestLimit) -> str:
+    if smallest.op is None:
+        reason = "its outputs and kept storages alone need that much at the end of the step"
+    else:
+        op = graph.ops[smallest.op]
+        largest = max(smallest.working_set, key=lambda s: graph.storages[s].bytes)
+        reason = (
+            f"op {op.name!r} needs that much at once for what it reads and writes "
+            f"(the largest is {graph.storages[largest].name!r} with {format_bytes(graph.storages[largest].bytes)})"
+        )
+    return (
+        f"the memory limit {format_bytes(limit_bytes)} cannot be met; the smallest feasible limit is "
+        f"{format_bytes(smallest.bytes)} ({smallest.bytes} bytes), because {reason}"
+    )

@@ -1,0 +1,334 @@
+"""Placement of every transfer on its link, in time, under a memory limit.
+
+A forward pass plays the step: ops one at a time, Stores as soon as link and data allow, Prefetches in the order of
+their consumers as soon as memory allows, never before their bound. A backward pass then moves every Prefetch as late
+as its consumer and its link allow; the result is again a bound, the op after which it starts. Playing the step with
+the later bounds gives memory back to the ops that stood waiting for it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hyperoffload_core.hardware import Hardware, transfer_ns
+from hyperoffload_core.ir import Graph
+from hyperoffload_core.passes.insertion import Inserted
+from hyperoffload_core.passes.plan import Plan, Stay
+
+_NEVER = 1 << 62
+_LOOKAHEAD = 16
+"""How many Prefetches, in the order of their consumers, are tried when the first one cannot start yet."""
+_LEAD_DIVISOR = 8
+"""A Prefetch is to arrive this fraction of its own duration early, so that small errors of prediction do not stall."""
+
+
+class NoPlacementError(Exception):
+    """These stays cannot be placed under the limit."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One order of a graph on a hardware: what every placement of it needs. Lists are indexed by position."""
+
+    graph: Graph
+    order: tuple[int, ...]
+    durations_ns: list[int]
+    workspace_bytes: list[int]
+    storage_bytes: list[int]
+    hardware: Hardware
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Times in ns: ops by position, transfers and stays by their index. ``bounds`` are those it was played with.
+
+    ``memory_wait_ns`` and ``data_wait_ns`` say how long the op at each position stood waiting, and for what.
+    """
+
+    inserted: Inserted
+    bounds: tuple[int, ...]
+    step_ns: int
+    op_start_ns: list[int]
+    op_end_ns: list[int]
+    transfer_start_ns: list[int]
+    transfer_end_ns: list[int]
+    links: tuple[tuple[int, ...], ...]
+    spans_ns: tuple[tuple[int, int], ...]
+    memory_wait_ns: list[int]
+    data_wait_ns: list[int]
+
+
+def make_problem(graph: Graph, order: Sequence[int], durations_ns: Sequence[int], hardware: Hardware) -> Problem:
+    return Problem(
+        graph,
+        tuple(order),
+        [durations_ns[op] for op in order],
+        [graph.ops[op].workspace_bytes for op in order],
+        [s.bytes for s in graph.storages],
+        hardware,
+    )
+
+
+def occupancy(problem: Problem, stays: Sequence[Stay]) -> NDArray[np.int64]:
+    """Bytes that must be on the device while the op at each position runs, workspace included; shape (ops + 1,).
+
+    The last element is what must be there when the step ends.
+    """
+    count = len(problem.order)
+    change = np.zeros(count + 2, np.int64)
+    for stay in stays:
+        first, end = max(stay.begin, 0), count + 1 if stay.to_end else stay.last + 1
+        if first < end:
+            change[first] += problem.storage_bytes[stay.storage]
+            change[end] -= problem.storage_bytes[stay.storage]
+    result = np.cumsum(change[: count + 1])
+    result[:count] += np.array(problem.workspace_bytes, np.int64)
+    return result
+
+
+def place(problem: Problem, inserted: Inserted, limit_bytes: int, rounds: int = 3) -> Placement:
+    """The shortest step found in ``rounds`` forward and backward passes. Raises `NoPlacementError`."""
+    best = _Play(problem, inserted, limit_bytes, [t.after for t in inserted.transfers]).run()
+    for _ in range(rounds - 1):
+        bounds = latest_bounds(problem, best)
+        if tuple(bounds) == best.bounds:
+            break
+        try:
+            placement = _Play(problem, inserted, limit_bytes, bounds).run()
+        except NoPlacementError:
+            break
+        if placement.step_ns > best.step_ns:
+            break
+        best = placement
+    return best
+
+
+def latest_bounds(problem: Problem, placement: Placement) -> list[int]:
+    """Per transfer the position after whose end it may start; for a Prefetch the latest that still arrives in time."""
+    inserted, bounds = placement.inserted, list(placement.bounds)
+    consumer = {s.fetch: s.begin for s in inserted.stays if s.fetch is not None}
+    for link in placement.links:
+        next_start = placement.step_ns
+        for index in reversed(link):
+            start, end = placement.transfer_start_ns[index], placement.transfer_end_ns[index]
+            if index in consumer:
+                position, duration = consumer[index], end - start
+                deadline = placement.op_start_ns[position] if position < len(problem.order) else placement.step_ns
+                latest = min(deadline - duration // _LEAD_DIVISOR, next_start) - duration
+                after = bisect_right(placement.op_end_ns, latest) - 1
+                if after > bounds[index] and placement.op_end_ns[after] > start:
+                    bounds[index], start = after, placement.op_end_ns[after]
+            next_start = start
+    return bounds
+
+
+def to_plan(problem: Problem, placement: Placement) -> Plan:
+    inserted = placement.inserted
+    transfers = tuple(
+        replace(t, after=max(t.after, bound)) for t, bound in zip(inserted.transfers, placement.bounds, strict=True)
+    )
+    return Plan(
+        order=problem.order,
+        stays=inserted.stays,
+        transfers=transfers,
+        links=placement.links,
+        homes=inserted.homes,
+        spans_ns=placement.spans_ns,
+        op_spans_ns=tuple(zip(placement.op_start_ns, placement.op_end_ns, strict=True)),
+    )
+
+
+class _Play:
+    """One forward pass: a discrete-event play of the step with memory as a resource."""
+
+    def __init__(self, problem: Problem, inserted: Inserted, limit_bytes: int, bounds: list[int]) -> None:
+        self.problem, self.inserted, self.limit, self.bounds = problem, inserted, limit_bytes, bounds
+        count, sizes, stays = len(problem.order), problem.storage_bytes, inserted.stays
+        self.planned = occupancy(problem, stays)
+        if int(self.planned.max(initial=0)) > limit_bytes:
+            raise NoPlacementError
+        self.need = list(problem.workspace_bytes)
+        self.missing = [0] * (count + 1)
+        self.missing_bytes = [0] * (count + 1)
+        self.ending: list[list[int]] = [[] for _ in range(count)]
+        self.stores_after: list[list[tuple[int, int]]] = [[] for _ in range(count + 1)]
+        self.stay_of = [0] * len(inserted.transfers)
+        self.valid_after: list[int | None] = [None] * len(inserted.transfers)
+        self.used = 0
+        fetches: list[tuple[int, int]] = []
+        last_store: dict[int, int] = {}
+        for index, stay in enumerate(stays):
+            size = sizes[stay.storage]
+            if stay.fetch is not None:
+                self.stay_of[stay.fetch] = index
+                self.valid_after[stay.fetch] = last_store.get(stay.storage)
+                self.missing[stay.begin] += 1
+                self.missing_bytes[stay.begin] += size
+                fetches.append((stay.begin, stay.fetch))
+            elif stay.begin == -1:
+                self.used += size
+            else:
+                self.need[stay.begin] += size
+            if stay.store is not None:
+                self.stay_of[stay.store] = index
+                last_store[stay.storage] = stay.store
+                self.stores_after[bounds[stay.store]].append((stay.last, stay.store))
+            if not stay.to_end and stay.last >= 0:
+                self.ending[stay.last].append(index)
+        if self.used > limit_bytes:
+            raise NoPlacementError
+        self.fetches = [index for _, index in sorted(fetches)]
+        self.durations = [
+            transfer_ns(sizes[t.storage], problem.hardware.link_out if t.kind == "store" else problem.hardware.link_in)
+            for t in inserted.transfers
+        ]
+        self.half = problem.hardware.duplex == "half"
+        self.ready_stores: list[tuple[int, int]] = []
+        self.transfer_start = [-1] * len(inserted.transfers)
+        self.transfer_end = [-1] * len(inserted.transfers)
+        self.span_start = [0] * len(stays)
+        self.span_end = [-1] * len(stays)
+        self.ended = -1
+        self.position, self.running = 0, False
+        self.busy: list[int | None] = [None, None]
+        self.runs: tuple[list[int], list[int]] = ([], [])
+
+    def run(self) -> Placement:
+        problem, count = self.problem, len(self.problem.order)
+        op_start, op_end = [0] * count, [0] * count
+        memory_wait, data_wait = [0] * count, [0] * count
+        now, compute_end, data_ready = 0, _NEVER, 0
+        link_end = [_NEVER, _NEVER]
+        self._ready_stores(-1)
+        while True:
+            started = True
+            while started:
+                started = False
+                position = self.position
+                if not self.running and position < count and self.missing[position] == 0:
+                    if self.used + self.need[position] <= self.limit:
+                        self.used += self.need[position]
+                        self.running, started = True, True
+                        op_start[position] = now
+                        compute_end = op_end[position] = now + problem.durations_ns[position]
+                        previous = op_end[position - 1] if position else 0
+                        data_wait[position] = max(0, data_ready - previous)
+                        memory_wait[position] = now - max(previous, data_ready)
+                for link in (0, 1):
+                    index = self._startable(link, now)
+                    if index is not None:
+                        link_end[0 if self.half else link] = self._start(index, link, now)
+                        started = True
+            now = min(compute_end, *link_end)
+            if now == _NEVER:
+                break
+            if compute_end == now:
+                compute_end = _NEVER
+                self._end_op(now)
+            for slot in (0, 1):
+                if link_end[slot] == now:
+                    link_end[slot] = _NEVER
+                    self._end_transfer(slot, now)
+                    if self.position < count and not self.running and self.missing[self.position] == 0:
+                        data_ready = max(data_ready, now)
+        step_ns = max([op_end[-1] if count else 0, *self.transfer_end])
+        if self.position < count or min(self.transfer_end, default=0) < 0:
+            raise NoPlacementError
+        for index, stay in enumerate(self.inserted.stays):
+            if stay.to_end:
+                self.span_end[index] = step_ns
+            if stay.fetch is None and stay.begin >= 0:
+                self.span_start[index] = op_start[stay.begin]
+        return Placement(
+            self.inserted,
+            tuple(self.bounds),
+            step_ns,
+            op_start,
+            op_end,
+            self.transfer_start,
+            self.transfer_end,
+            (tuple(self.runs[0]),) if self.half else (tuple(self.runs[0]), tuple(self.runs[1])),
+            tuple(zip(self.span_start, self.span_end, strict=True)),
+            memory_wait,
+            data_wait,
+        )
+
+    def _ready_stores(self, position: int) -> None:
+        for store in self.stores_after[position]:
+            heapq.heappush(self.ready_stores, store)
+
+    def _startable(self, link: int, now: int) -> int | None:
+        """The transfer that starts now on the link (0 out, 1 in), taken off its queue; None if there is none."""
+        if self.busy[0 if self.half else link] is not None:
+            return None
+        if link == 0:
+            return heapq.heappop(self.ready_stores)[1] if self.ready_stores else None
+        for place_in_queue, index in enumerate(self.fetches[:_LOOKAHEAD]):
+            if self._may_fetch(index, now):
+                return self.fetches.pop(place_in_queue)
+        return None
+
+    def _may_fetch(self, index: int, now: int) -> bool:
+        valid_after = self.valid_after[index]
+        if self.bounds[index] > self.ended:
+            return False
+        if valid_after is not None and not 0 <= self.transfer_end[valid_after] <= now:
+            return False
+        stay = self.inserted.stays[self.stay_of[index]]
+        size = self.problem.storage_bytes[stay.storage]
+        if self.used + size > self.limit:
+            return False
+        position = self.position
+        if stay.begin <= position:
+            return True
+        if not self.running and self.used + size + self.need[position] + self.missing_bytes[position] > self.limit:
+            return False
+        first = position + 1 if self.running else position
+        return first >= stay.begin or int(self.planned[first : stay.begin].max()) + size <= self.limit
+
+    def _start(self, index: int, link: int, now: int) -> int:
+        slot = 0 if self.half else link
+        self.busy[slot] = index
+        self.runs[slot].append(index)
+        self.transfer_start[index] = now
+        self.transfer_end[index] = now + self.durations[index]
+        if link == 1:
+            stay_index = self.stay_of[index]
+            stay = self.inserted.stays[stay_index]
+            size = self.problem.storage_bytes[stay.storage]
+            self.used += size
+            self.planned[self.position : stay.begin] += size
+            self.missing_bytes[stay.begin] -= size
+            self.span_start[stay_index] = now
+        return self.transfer_end[index]
+
+    def _end_op(self, now: int) -> None:
+        position = self.position
+        self.ended, self.position, self.running = position, position + 1, False
+        self.used -= self.problem.workspace_bytes[position]
+        for index in self.ending[position]:
+            store = self.inserted.stays[index].store
+            if store is None or 0 <= self.transfer_end[store] <= now:
+                self._release(index, now)
+        self._ready_stores(position)
+
+    def _end_transfer(self, slot: int, now: int) -> None:
+        index = self.busy[slot]
+        assert index is not None
+        self.busy[slot] = None
+        stay_index = self.stay_of[index]
+        stay = self.inserted.stays[stay_index]
+        if stay.fetch == index:
+            self.missing[stay.begin] -= 1
+        elif stay.last <= self.ended and self.span_end[stay_index] < 0:
+            self._release(stay_index, now)
+
+    def _release(self, stay_index: int, now: int) -> None:
+        self.used -= self.problem.storage_bytes[self.inserted.stays[stay_index].storage]
+        self.span_end[stay_index] = now

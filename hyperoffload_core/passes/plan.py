@@ -1,0 +1,59 @@
+"""What a strategy hands to the passes behind it: an order, the stays of storages on the device, and the transfers.
+
+Positions count ops of the order from 0 to n - 1; -1 is the start of the step, n its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hyperoffload_core.schedule import Home, TransferKind
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTransfer:
+    """One Prefetch or Store. It may start once the op at ``after`` has ended (-1: from the start of the step)."""
+
+    kind: TransferKind
+    storage: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """One stay of a storage on the device.
+
+    ``begin``: position of the op that first needs it (its producer, or the consumer of its Prefetch); -1 if it is there
+    when the step starts. ``last``: position of the last op that uses it during the stay (-1: none). ``to_end``: it is
+    there when the step ends. ``fetch`` and ``store`` index the plan's transfers that begin the stay and that make the
+    remote copy valid before it ends; None where there is none.
+    """
+
+    storage: int
+    begin: int
+    last: int
+    to_end: bool
+    fetch: int | None = None
+    store: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``links`` holds, per link, indices of ``transfers`` in the order they run: (out, in), or one for half duplex.
+
+    ``offsets[stay]`` are addresses if the strategy assigns them itself (a run-time allocator), else None and the
+    address pass does; ``workspace_offsets`` are then (position, offset) of the ops that have a workspace.
+    ``spans_ns[stay]`` and ``op_spans_ns[position]`` are the predicted (start, end) of each stay and op, which the address
+    pass packs; with given offsets they only order the stays in time.
+    """
+
+    order: tuple[int, ...]
+    stays: tuple[Stay, ...]
+    transfers: tuple[PlannedTransfer, ...]
+    links: tuple[tuple[int, ...], ...]
+    homes: tuple[Home, ...]
+    spans_ns: tuple[tuple[int, int], ...]
+    op_spans_ns: tuple[tuple[int, int], ...]
+    offsets: tuple[int, ...] | None = None
+    workspace_offsets: tuple[tuple[int, int], ...] = ()
+    notes: tuple[str, ...] = ()

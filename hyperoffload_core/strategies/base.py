@@ -1,0 +1,68 @@
+"""What every strategy takes and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hyperoffload_core.errors import UserError
+from hyperoffload_core.hardware import Hardware
+from hyperoffload_core.ir import Graph
+from hyperoffload_core.passes.plan import Plan
+from hyperoffload_core.policy import Action
+
+OptionValue = bool | int | float | str
+
+
+class StrategyError(UserError):
+    """A strategy or option that does not exist, or a value it does not take."""
+
+
+class Cancelled(Exception):  # noqa: N818 - not a fault
+    """The person who asked for the plan does not want it any more."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """A knob: its type is the type of its default. ``choices`` are the only values of a text option."""
+
+    name: str
+    default: OptionValue
+    help: str
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """One planning problem.
+
+    ``actions[storage]`` is what the policy's rules say. ``progress`` takes a fraction and a few words; ``cancelled``
+    is asked now and then.
+    """
+
+    graph: Graph
+    durations_ns: tuple[int, ...]
+    hardware: Hardware
+    limit_bytes: int
+    actions: tuple[Action, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    progress: Callable[[float, str], None] = lambda fraction, words: None
+    cancelled: Callable[[], bool] = lambda: False
+
+    def check_cancelled(self) -> None:
+        if self.cancelled():
+            raise Cancelled
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """``plan`` turns a request into a plan; ``source`` says where the algorithm is from."""
+
+    name: str
+    title: str
+    help: str
+    source: str
+    plan: Callable[[Request], Plan]
+    options: tuple[Option, ...] = ()

@@ -1,0 +1,249 @@
+"""Strategy `hyperoffload`: whole-graph planning with real durations, link contention and live memory.
+
+After arXiv 2602.00748 (cache operators in the graph, lifetimes known before the run, a global refinement of the
+execution order); the paper's algorithm is not public, so the method here is our own:
+
+1. orders of the ops in which less is alive at once (`passes.order`);
+2. for each, the reuse gaps to leave the device in, chosen per byte moved where memory is over the limit
+   (`passes.selection`), for several margins and degrees of link contention;
+3. placement of every transfer in time (`passes.placement`), which is also the judge of each choice;
+4. a search that forbids the gap behind the worst stall and chooses again;
+5. addresses; where they do not fit the limit, planning is repeated with that much less memory.
+
+When nothing fits that way, `strategies.paging` with the farthest next use as victim meets any feasible limit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hyperoffload_core.analysis.bounds import smallest_feasible_limit, step_lower_bound_ns
+from hyperoffload_core.analysis.lifetimes import Uses, uses_in_order
+from hyperoffload_core.passes.addresses import pack_plan
+from hyperoffload_core.passes.insertion import insert_cache_operators
+from hyperoffload_core.passes.order import captured_order, releasing_early_order
+from hyperoffload_core.passes.placement import NoPlacementError, Placement, Problem, make_problem, place, to_plan
+from hyperoffload_core.passes.plan import Plan
+from hyperoffload_core.passes.selection import (
+    WRAP,
+    Candidates,
+    Choice,
+    Estimate,
+    choose_gaps,
+    find_candidates,
+    gap_sets,
+    plain_estimate,
+)
+from hyperoffload_core.strategies.base import Option, Request, Strategy
+from hyperoffload_core.strategies.paging import PagingSetup, farthest_next_use, paged_plan
+
+_SECONDS = {"fast": 0.5, "normal": 3.0, "best": 20.0}
+_SETTINGS = ((True, 1.0, 0.0), (True, 1.0, 0.04), (True, 2.0, 0.0), (True, 4.0, 0.04), (False, 1.0, 0.0))
+"""(count only the slots that transfers leave free, congestion, margin below the limit) that are tried per order."""
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """One order with what planning needs of it."""
+
+    problem: Problem
+    uses: tuple[Uses, ...]
+
+
+@dataclass(frozen=True)
+class _Solution:
+    variant: _Variant
+    exact: bool
+    congestion: float
+    target_bytes: int
+    forbidden: frozenset[Choice]
+    placement: Placement
+
+    @property
+    def cost(self) -> tuple[int, int]:
+        """Step time, then bytes moved: what is minimised."""
+        sizes = self.variant.problem.storage_bytes
+        return self.placement.step_ns, sum(sizes[t.storage] for t in self.placement.inserted.transfers)
+
+
+def plan(request: Request) -> Plan:
+    """The best plan found within the time the option ``effort`` allows. Raises `NoPlacementError`."""
+    variants = _variants(request)
+    limit = request.limit_bytes
+    kept = frozenset(s for s, action in enumerate(request.actions) if action == "keep")
+    floor = smallest_feasible_limit(request.graph, kept).bytes
+    deadline = time.monotonic() + _SECONDS[str(request.options.get("effort", "normal"))]
+    usable = limit
+    for attempt in range(6):
+        if usable < floor:
+            break
+        request.check_cancelled()
+        request.progress(0.1 + 0.1 * attempt, "choosing what leaves the device")
+        best = _search(request, variants, usable, deadline)
+        if best is None:
+            break
+        request.progress(0.7, "assigning addresses")
+        result = to_plan(best.variant.problem, best.placement)
+        packed, height = pack_plan(request.graph, result, limit)
+        if height <= limit:
+            return packed
+        usable -= max(height - limit, limit // 200)
+        deadline = time.monotonic() + (deadline - time.monotonic()) / 2
+    request.progress(0.8, "paging: the limit leaves no room for a schedule with foresight")
+    return _last_resort(request, variants, kept)
+
+
+def _variants(request: Request) -> list[_Variant]:
+    graph = request.graph
+    orders = [captured_order(graph)]
+    if request.options.get("reorder", True):
+        early = releasing_early_order(graph)
+        if early != orders[0]:
+            orders.append(early)
+    return [
+        _Variant(make_problem(graph, order, request.durations_ns, request.hardware), uses_in_order(graph, order))
+        for order in orders
+    ]
+
+
+def _search(request: Request, variants: Sequence[_Variant], limit: int, deadline: float) -> _Solution | None:
+    bound = step_lower_bound_ns(request.graph, request.durations_ns, request.hardware, limit)
+    best: _Solution | None = None
+    for variant in variants:
+        estimate = plain_estimate(variant.problem)
+        for exact, congestion, margin in _SETTINGS:
+            request.check_cancelled()
+            target = int(limit * (1 - margin))
+            solution = _solve(request, variant, estimate, exact, congestion, target, frozenset(), limit)
+            if solution is not None and (best is None or solution.cost < best.cost):
+                best = solution
+            if best is not None and best.placement.step_ns <= bound and not best.placement.inserted.transfers:
+                return best
+    if best is None:
+        return None
+    return _improve(request, best, limit, bound, deadline)
+
+
+def _solve(
+    request: Request,
+    variant: _Variant,
+    estimate: Estimate,
+    exact: bool,
+    congestion: float,
+    target: int,
+    forbidden: frozenset[Choice],
+    limit: int,
+) -> _Solution | None:
+    candidates: Candidates = find_candidates(
+        variant.problem, variant.uses, request.actions, replace(estimate, congestion=congestion), exact=exact
+    )
+    choices = choose_gaps(variant.problem, variant.uses, request.actions, candidates, target, forbidden)
+    if choices is None:
+        return None
+    inserted = insert_cache_operators(request.graph, variant.uses, *gap_sets(choices, variant.uses))
+    try:
+        placement = place(variant.problem, inserted, limit)
+    except NoPlacementError:
+        return None
+    return _Solution(variant, exact, congestion, target, forbidden, placement)
+
+
+def _improve(request: Request, best: _Solution, limit: int, bound: int, deadline: float) -> _Solution:
+    """Forbid the gap behind one of the worst stalls, or plan with the stalled op times, and keep what is better."""
+    tried: set[frozenset[Choice]] = {best.forbidden}
+    while time.monotonic() < deadline and best.placement.step_ns > bound:
+        request.check_cancelled()
+        request.progress(0.5, f"improving: {best.placement.step_ns / bound - 1:.1%} above the bound")
+        improved = False
+        for choices in _suspects(best):
+            forbidden = best.forbidden | choices
+            if forbidden in tried:
+                continue
+            tried.add(forbidden)
+            for estimate in (plain_estimate(best.variant.problem), _stalled_estimate(best.placement)):
+                solution = _solve(
+                    request, best.variant, estimate, best.exact, best.congestion, best.target_bytes, forbidden, limit
+                )
+                if solution is not None and solution.cost < best.cost:
+                    best, improved = solution, True
+                    break
+                if time.monotonic() >= deadline:
+                    break
+            if improved or time.monotonic() >= deadline:
+                break
+        if not improved:
+            break
+    return best
+
+
+def _stalled_estimate(placement: Placement) -> Estimate:
+    return Estimate(np.array(placement.op_start_ns, np.int64), np.array(placement.op_end_ns, np.int64))
+
+
+def _suspects(solution: _Solution) -> list[frozenset[Choice]]:
+    """Sets of choices to forbid, worst stall first: of Stores that end the step late, of Prefetches ops waited for."""
+    placement, variant = solution.placement, solution.variant
+    inserted, count = placement.inserted, len(variant.problem.order)
+    stalls: list[tuple[int, frozenset[Choice]]] = []
+    last_end = placement.op_end_ns[-1]
+    tail = placement.step_ns - last_end
+    if tail > 0:
+        late = [
+            stay.storage
+            for stay in inserted.stays
+            if stay.store is not None
+            and placement.transfer_end_ns[stay.store] > last_end
+            and inserted.homes[stay.storage] == "pool"
+        ]
+        if late:
+            stalls.append((tail, frozenset((s, WRAP) for s in late)))
+            stalls.append((tail // 2, frozenset((s, WRAP) for s in late[: max(1, len(late) // 2)])))
+    first_use = {use.storage: use.positions[0] for use in variant.uses if use.positions}
+    for stay in inserted.stays:
+        if stay.fetch is None or stay.begin >= count:
+            continue
+        waited = placement.data_wait_ns[stay.begin]
+        if waited > 0 and placement.transfer_end_ns[stay.fetch] == placement.op_start_ns[stay.begin]:
+            positions = variant.uses[stay.storage].positions
+            index = positions.index(stay.begin) - 1
+            if index < 0 and first_use[stay.storage] == stay.begin and inserted.homes[stay.storage] == "pool":
+                index = WRAP
+            stalls.append((waited, frozenset({(stay.storage, index)})))
+    stalls.sort(key=lambda s: -s[0])
+    return [choices for _, choices in stalls[:24]]
+
+
+def _last_resort(request: Request, variants: Sequence[_Variant], kept: frozenset[int]) -> Plan:
+    failure = NoPlacementError()
+    for variant in variants:
+        setup = PagingSetup(
+            graph=request.graph,
+            order=variant.problem.order,
+            limit_bytes=request.limit_bytes,
+            kept=kept,
+            victim_key=farthest_next_use,
+            on_demand=False,
+            half_duplex=request.hardware.duplex == "half",
+        )
+        try:
+            return paged_plan(setup)
+        except NoPlacementError as error:
+            failure = error
+    raise failure
+
+
+STRATEGY = Strategy(
+    name="hyperoffload",
+    title="HyperOffload",
+    help="Plans the whole step ahead: what leaves, when it returns, and in which order the ops run.",
+    source="After arXiv 2602.00748; the method is our own, described in the module.",
+    plan=plan,
+    options=(
+        Option("effort", "normal", "how long to search for a better schedule", choices=tuple(_SECONDS)),
+        Option("reorder", True, "whether the execution order of ops may be refined"),
+    ),
+)

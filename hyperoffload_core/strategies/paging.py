@@ -1,0 +1,306 @@
+"""Paging: storages are brought in when an op needs them and put out when memory runs short, op by op.
+
+The shared machinery of `reactive` (victims by past use, copies on demand) and of the last resort of `hyperoffload`
+(victims by next use, copies as early as memory allows). A real allocator assigns addresses on the way. Because every
+storage of an op can be put out and brought back to a packed layout before the op, any limit down to the smallest
+feasible one (`analysis.bounds.smallest_feasible_limit`) is met.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from hyperoffload_core.analysis.lifetimes import uses_in_order
+from hyperoffload_core.ir import Graph, Op, storages_of
+from hyperoffload_core.passes.addresses import alignment_bytes
+from hyperoffload_core.passes.placement import NoPlacementError
+from hyperoffload_core.passes.plan import Plan, PlannedTransfer, Stay
+from hyperoffload_core.schedule import Home, TransferKind
+
+VictimKey = Callable[[int, int], int]
+"""(position of the last use, position of the next use) -> sort key; the storage with the smallest is put out first."""
+
+
+def least_recently_used(last_use: int, next_use: int) -> int:  # noqa: ARG001
+    return last_use
+
+
+def farthest_next_use(last_use: int, next_use: int) -> int:  # noqa: ARG001
+    return -next_use
+
+
+@dataclass
+class _Resident:
+    offset: int
+    begin: int
+    fetch: int | None
+    since: int
+    last: int = -1
+    last_write: int = -1
+
+
+class _Allocator:
+    """Free holes of [0, capacity) as sorted (low, high); best fit."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.holes: list[tuple[int, int]] = [(0, capacity_bytes)]
+
+    def take(self, size: int) -> int | None:
+        alignment = alignment_bytes(size)
+        best: tuple[int, int] | None = None
+        for low, high in self.holes:
+            offset = -(-low // alignment) * alignment
+            if offset + size <= high and (best is None or high - low < best[0]):
+                best = (high - low, offset)
+        if best is None or not self.take_at(best[1], size):
+            return None
+        return best[1]
+
+    def take_at(self, offset: int, size: int) -> bool:
+        at = bisect_right(self.holes, offset, key=lambda hole: hole[0]) - 1
+        if at < 0 or self.holes[at][1] < offset + size:
+            return False
+        low, high = self.holes.pop(at)
+        if low < offset:
+            insort(self.holes, (low, offset))
+        if offset + size < high:
+            insort(self.holes, (offset + size, high))
+        return True
+
+    def give_back(self, offset: int, size: int) -> None:
+        low, high = offset, offset + size
+        at = bisect_right(self.holes, low, key=lambda hole: hole[0])
+        if at < len(self.holes) and self.holes[at][0] == high:
+            high = self.holes.pop(at)[1]
+        if at > 0 and self.holes[at - 1][1] == low:
+            low = self.holes.pop(at - 1)[0]
+        insort(self.holes, (low, high))
+
+
+@dataclass(frozen=True)
+class PagingSetup:
+    """``kept`` storages never leave. With ``on_demand`` a copy starts when the op that needs it, or its memory, is next;
+    otherwise as soon as data and memory allow."""
+
+    graph: Graph
+    order: tuple[int, ...]
+    limit_bytes: int
+    kept: frozenset[int]
+    victim_key: VictimKey
+    on_demand: bool
+    half_duplex: bool
+
+
+def paged_plan(setup: PagingSetup) -> Plan:
+    """Plan of the steady state: what the step starts with on the device is what the step before left there, at the same
+    addresses. Where that does not settle, storages start the step in the pool and are put back there at its end.
+    Raises `NoPlacementError`.
+    """
+    graph = setup.graph
+    pinned: dict[int, int] = {}
+    low = 0
+    held = [s for s in setup.kept if graph.exists_at_start(s) and graph.lives_to_end(s)]
+    for storage in sorted(held, key=lambda s: (-alignment_bytes(graph.storages[s].bytes), s)):
+        alignment = alignment_bytes(graph.storages[storage].bytes)
+        pinned[storage] = -(-low // alignment) * alignment
+        low = pinned[storage] + graph.storages[storage].bytes
+    start = pinned
+    for _ in range(4):
+        paging = _Paging(setup, start)
+        paging.play()
+        resting = paging.resting()
+        if resting == start:
+            return paging.finish()
+        start = resting
+    paging = _Paging(setup, pinned)
+    paging.play()
+    paging.write_back()
+    return paging.finish()
+
+
+class _Paging:
+    """One step: which storages are where, op by op, and the stays and transfers that come of it."""
+
+    def __init__(self, setup: PagingSetup, start: dict[int, int]) -> None:
+        self.setup, self.start = setup, start
+        graph = setup.graph
+        self.sizes = [s.bytes for s in graph.storages]
+        self.uses = uses_in_order(graph, setup.order)
+        self.allocator = _Allocator(setup.limit_bytes)
+        self.resident: dict[int, _Resident] = {}
+        self.exists = {s.id for s in graph.storages if graph.exists_at_start(s.id)}
+        self.remote_valid = {s for s in self.exists if s not in start}
+        self.stays: list[Stay] = []
+        self.offsets: list[int] = []
+        self.spans: list[tuple[int, int]] = []
+        self.workspaces: list[tuple[int, int]] = []
+        self.transfers: list[PlannedTransfer] = []
+        self.links: list[list[int]] = [[], []]
+        self.left_at: dict[int, int] = {}
+        self.op_spans: list[tuple[int, int]] = []
+        self.victims: list[tuple[int, int, int]] = []
+        self.clock = 0
+        for storage, offset in start.items():
+            if not self.allocator.take_at(offset, self.sizes[storage]):
+                raise NoPlacementError
+            self.resident[storage] = _Resident(offset, -1, None, self._tick())
+            self._rank(storage, -1)
+
+    def play(self) -> None:
+        for position, op_id in enumerate(self.setup.order):
+            self._run(position, self.setup.graph.ops[op_id])
+        outputs = [s.id for s in self.setup.graph.storages if s.tensor_class == "output" and self.uses[s.id].positions]
+        self._bring(len(self.setup.order), outputs, 0)
+
+    def resting(self) -> dict[int, int]:
+        """Addresses of the persistent storages that are on the device now."""
+        return {s: r.offset for s, r in self.resident.items() if self.setup.graph.storages[s].persistent}
+
+    def write_back(self) -> None:
+        """Put out every persistent storage that did not start on the device. Raises `NoPlacementError`."""
+        persistent = self.resting()
+        for storage in persistent.keys() - self.start.keys():
+            self._put_out(storage, len(self.setup.order))
+        if {s: o for s, o in persistent.items() if s in self.start} != self.start:
+            raise NoPlacementError
+
+    def finish(self) -> Plan:
+        for storage in list(self.resident):
+            self._close(storage, to_end=True, store=None)
+        graph = self.setup.graph
+        homes: tuple[Home, ...] = tuple(
+            "pool" if graph.exists_at_start(s.id) and s.id not in self.start else "device" for s in graph.storages
+        )
+        by_storage = sorted(range(len(self.stays)), key=lambda i: (self.stays[i].storage, i))
+        return Plan(
+            order=self.setup.order,
+            stays=tuple(self.stays[i] for i in by_storage),
+            transfers=tuple(self.transfers),
+            links=tuple(tuple(link) for link in (self.links[:1] if self.setup.half_duplex else self.links)),
+            homes=homes,
+            spans_ns=tuple(self.spans[i] for i in by_storage),
+            op_spans_ns=tuple(self.op_spans),
+            offsets=tuple(self.offsets[i] for i in by_storage),
+            workspace_offsets=tuple(self.workspaces),
+        )
+
+    def _tick(self) -> int:
+        self.clock += 1
+        return self.clock
+
+    def _rank(self, storage: int, position: int) -> None:
+        uses = self.uses[storage].positions
+        at = bisect_right(uses, position)
+        next_use = uses[at] if at < len(uses) else len(self.setup.order)
+        last_use = uses[at - 1] if at else -1
+        heapq.heappush(self.victims, (self.setup.victim_key(last_use, next_use), storage, self.resident[storage].since))
+
+    def _run(self, position: int, op: Op) -> None:
+        touched = list(storages_of(op))
+        workspace = self._bring(position, touched, op.workspace_bytes)
+        for storage in touched:
+            resident = self.resident[storage]
+            resident.last = position
+            if storage in op.writes:
+                resident.last_write = position
+                self.remote_valid.discard(storage)
+                self.exists.add(storage)
+        if workspace is not None:
+            self.allocator.give_back(workspace, op.workspace_bytes)
+            self.workspaces.append((position, workspace))
+        self.op_spans.append((self._tick(), self._tick()))
+        for storage in touched:
+            use = self.uses[storage]
+            if use.positions[-1] == position and not use.lives_to_end:
+                self._close(storage, to_end=False, store=None)
+            else:
+                self._rank(storage, position)
+
+    def _bring(self, position: int, wanted: Sequence[int], workspace_bytes: int) -> int | None:
+        """Make room for, and fetch, what is wanted and not there; returns the address of the workspace, if any."""
+        missing = [s for s in wanted if s not in self.resident]
+        placed = self._allocate(missing, workspace_bytes, set(wanted), position)
+        if placed is None:
+            for storage in list(self.resident):
+                if storage not in self.setup.kept:
+                    self._put_out(storage, position)
+            missing = [s for s in wanted if s not in self.resident]
+            placed = self._allocate(missing, workspace_bytes, set(wanted), position)
+            if placed is None:
+                raise NoPlacementError
+        for storage in missing:
+            fetch = None
+            if storage in self.exists:
+                after = position - 1 if self.setup.on_demand else self.left_at.get(storage, -1)
+                fetch = self._transfer("prefetch", storage, after)
+            self.resident[storage] = _Resident(placed[storage], position, fetch, self._tick())
+        return placed.get(-1)
+
+    def _allocate(
+        self, storages: Iterable[int], workspace_bytes: int, wanted: set[int], position: int
+    ) -> dict[int, int] | None:
+        """Addresses for all (the workspace under -1), putting out victims as needed; None where holes do not suffice."""
+        sizes = {s: self.sizes[s] for s in storages} | ({-1: workspace_bytes} if workspace_bytes else {})
+        placed: dict[int, int] = {}
+        for storage in sorted(sizes, key=lambda s: (-alignment_bytes(sizes[s]), -sizes[s], s)):
+            offset = self.allocator.take(sizes[storage])
+            while offset is None:
+                victim = self._victim(wanted)
+                if victim is None:
+                    for other, low in placed.items():
+                        self.allocator.give_back(low, sizes[other])
+                    return None
+                self._put_out(victim, position)
+                offset = self.allocator.take(sizes[storage])
+            placed[storage] = offset
+        return placed
+
+    def _victim(self, wanted: set[int]) -> int | None:
+        passed_over = []
+        victim = None
+        while self.victims:
+            entry = heapq.heappop(self.victims)
+            storage, since = entry[1], entry[2]
+            resident = self.resident.get(storage)
+            if resident is None or resident.since != since or storage in self.setup.kept:
+                continue
+            if entry[0] != self._current_key(storage, resident):
+                continue
+            if storage in wanted:
+                passed_over.append(entry)
+                continue
+            victim = storage
+            break
+        for entry in passed_over:
+            heapq.heappush(self.victims, entry)
+        return victim
+
+    def _current_key(self, storage: int, resident: _Resident) -> int:
+        uses = self.uses[storage].positions
+        at = bisect_right(uses, resident.last)
+        next_use = uses[at] if at < len(uses) else len(self.setup.order)
+        return self.setup.victim_key(uses[at - 1] if at else -1, next_use)
+
+    def _put_out(self, storage: int, position: int) -> None:
+        resident, store = self.resident[storage], None
+        if storage not in self.remote_valid:
+            store = self._transfer("store", storage, position - 1 if self.setup.on_demand else resident.last_write)
+            self.remote_valid.add(storage)
+        self._close(storage, to_end=False, store=store)
+
+    def _transfer(self, kind: TransferKind, storage: int, after: int) -> int:
+        self.transfers.append(PlannedTransfer(kind, storage, after))
+        index = len(self.transfers) - 1
+        self.links[0 if kind == "store" or self.setup.half_duplex else 1].append(index)
+        return index
+
+    def _close(self, storage: int, *, to_end: bool, store: int | None) -> None:
+        resident = self.resident.pop(storage)
+        self.stays.append(Stay(storage, resident.begin, resident.last, to_end, resident.fetch, store))
+        self.offsets.append(resident.offset)
+        self.spans.append((resident.since, self._tick()))
+        self.left_at[storage] = resident.last
+        self.allocator.give_back(resident.offset, self.sizes[storage])
