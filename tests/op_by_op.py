@@ -31,7 +31,7 @@ class OpByOp:
             before = {s: self.bytes[s].copy() for s in op.reads if s not in op.writes}
             result = _pynative_executor.real_run_op(self.primitives[call.op], call.primitive, arguments)
             results = result if isinstance(result, tuple | list) else (result,)
-            self._write(call, arguments, results)
+            self._write(call, results)
             for storage, value in before.items():
                 assert np.array_equal(value, self.bytes[storage]), f"{op.name} wrote to what it says it only reads"
         return [self.array(view) for view in self.model.program.results]
@@ -46,7 +46,7 @@ class OpByOp:
             return getattr(ms, argument.dtype)
         return Tensor(argument.value) if isinstance(argument.value, np.ndarray) else argument.value
 
-    def _write(self, call: Call, arguments: tuple[Any, ...], results: Sequence[Tensor]) -> None:
+    def _write(self, call: Call, results: Sequence[Tensor]) -> None:
         results = [r.asnumpy() for r in results]  # waits for the kernel
         for view, in_place, value in zip(call.outputs, call.in_place, results, strict=True):
             if view is None:

@@ -20,7 +20,7 @@ from hyperoffload_core.capture.errors import CaptureError
 
 @contextmanager
 def _debris_elsewhere() -> Iterator[None]:
-    """MindSpore writes reports such as ``rank_0/om`` under its save path or the current folder; give it a temporary one."""
+    """MindSpore writes reports such as ``rank_0/om`` under its own path or the current folder; give it another."""
     before = os.environ.get("MS_OM_PATH")
     with tempfile.TemporaryDirectory(prefix="hyperoffload-capture-") as folder:
         os.environ["MS_OM_PATH"] = folder

@@ -13,7 +13,9 @@ from hyperoffload_core.capture import roles
 from hyperoffload_core.capture.errors import CaptureError
 from hyperoffload_core.capture.mindir import export_mindir
 from hyperoffload_core.capture.nodes import RawGraph, read_graph
-from hyperoffload_core.ir import Graph, Op, Storage, check_graph, dependencies
+from hyperoffload_core.capture.order import captured_order
+from hyperoffload_core.capture.scopes import layer_scopes
+from hyperoffload_core.ir import Graph, Op, Phase, Storage, check_graph, dependencies
 from hyperoffload_core.program import Call, CapturedModel, Program
 
 _PERSISTENT = ("weight", "optimizer_state", "kv_cache", "constant")
@@ -23,7 +25,8 @@ def capture_cell(cell: Any, inputs: Sequence[Any], *, name: str, with_values: bo
     """See `hyperoffload_core.capture.capture`."""
     raw = read_graph(export_mindir(cell, inputs))
     optimizers = roles.find_optimizers(cell)
-    graph = _graph(raw, optimizers, name)
+    raw, phases = captured_order(raw, roles.phases(raw, optimizers))
+    graph = _graph(raw, phases, optimizers, name)
     check_graph(graph)
     parameters = {n: s.name for n, s in enumerate(raw.storages) if s.source == "parameter"}
     return CapturedModel(
@@ -35,11 +38,10 @@ def capture_cell(cell: Any, inputs: Sequence[Any], *, name: str, with_values: bo
     )
 
 
-def _graph(raw: RawGraph, optimizers: roles.Optimizers, name: str) -> Graph:
-    training = bool(optimizers.paths) or any(c.domain.startswith("Gradients/") for c in raw.calls)
-    phases = roles.phases(raw, optimizers, training)
+def _graph(raw: RawGraph, phases: list[Phase], optimizers: roles.Optimizers, name: str) -> Graph:
+    scopes = layer_scopes(raw)
     classes = roles.classes(raw, phases, optimizers)
-    names = roles.op_names(raw, phases, optimizers)
+    names = roles.op_names(raw, scopes, phases, optimizers)
     storage_names = roles.storage_names(raw, names)
     after = dependencies([(c.reads, c.writes) for c in raw.calls])
     ops = tuple(
@@ -47,7 +49,7 @@ def _graph(raw: RawGraph, optimizers: roles.Optimizers, name: str) -> Graph:
             id=n,
             name=names[n],
             primitive=call.primitive,
-            scope=roles.scope_of(call),
+            scope=scopes[n],
             phase=phases[n],
             reads=call.reads,
             writes=call.writes,

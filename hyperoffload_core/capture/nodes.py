@@ -62,6 +62,8 @@ class RawCall:
     writes: tuple[int, ...]
     in_place: tuple[bool, ...]
     flops: int
+    unique_id: str = ""
+    forward_id: str = ""
     control: set[int] = field(default_factory=set)
 
 
@@ -245,7 +247,7 @@ class _Reader:
             target = targets[position] if len(tensors) <= len(targets) else None
             if target is not None and target.shape == shape and target.dtype == dtype:
                 outputs.append(target)
-                in_place.append(True)
+                in_place.append(primitives.kernel_writes_argument(name))
             else:
                 outputs.append(self._new_storage(shape, dtype, "call", call=number, result=position))
                 in_place.append(False)
@@ -264,6 +266,8 @@ class _Reader:
                 [a.value for a in kept if isinstance(a, Constant) and not a.dtype],
                 [o.shape for o in outputs],
             ),
+            unique_id=_text(node.primal_attr, "unique_id"),
+            forward_id=_text(node.primal_attr, "forward_unique_id"),
             control=held,
         )
         if primitives.has_hidden_state(attributes):
@@ -294,7 +298,7 @@ class _Reader:
     ) -> tuple[int, ...]:
         positions = tuple(p for p in primitives.written_arguments(name) if p < len(arguments))
         if not positions and attributes.get("side_effect_mem") and not primitives.is_strided_view(name):
-            # No signature says what it writes: MindSpore hands a parameter over without Load only where it may be written.
+            # No signature says what it writes: a parameter that comes without Load is one MindSpore lets it write.
             inputs = [
                 i for i, a in zip(node.input, map(self._value, node.input), strict=True) if not isinstance(a, State)
             ]
@@ -343,8 +347,8 @@ class _Reader:
                 through = view in c.writes
                 if through or (base in c.writes and n < last):
                     raise CaptureError(
-                        f"{c.domain} ({c.primitive}) writes in place {'through' if through else 'under'} the strided view "
-                        f"that {self.calls[made].domain} made; capture supports in-place writes to whole tensors only"
+                        f"{c.domain} ({c.primitive}) writes in place {'through' if through else 'under'} the strided "
+                        f"view that {self.calls[made].domain} made; capture supports in-place writes to whole tensors only"
                     )
 
     def _in_memory_order(self) -> list[RawCall]:
@@ -362,6 +366,10 @@ class _Reader:
                         f"{self.calls[writer].domain} updates it, but MindSpore ordered it after"
                     )
         return self.calls
+
+
+def _text(attributes: Any, name: str) -> str:
+    return next((a.s.decode() for a in attributes if a.name == name), "")
 
 
 def tensors_in(argument: Any) -> list[TensorView]:

@@ -82,6 +82,15 @@ def written_arguments(name: str) -> tuple[int, ...]:
     return ()
 
 
+def kernel_writes_argument(name: str) -> bool:
+    """Whether the CPU kernel writes an in-place op's argument itself.
+
+    The ``Inplace…`` family returns a new tensor when run through `real_run_op`: its result has to be copied into the
+    argument's storage.
+    """
+    return not name.startswith("Inplace")
+
+
 def is_strided_view(name: str) -> bool:
     """Whether the primitive's result shares its argument's bytes in MindSpore without being contiguous in them."""
     return name.endswith("View") and name not in RESHAPES
@@ -116,7 +125,7 @@ def flops(name: str, shapes: list[tuple[int, ...]], flags: list[Any], results: l
         return 2 * prod(shapes[0]) * prod(results[0][1:])
     if name.startswith("FlashAttentionScore") and len(shapes) >= 3:
         query, key = shapes[0], shapes[1]
-        # Two products forward; five backward, which recomputes the scores. Half when the mask is causal (sparse_mode 2, 3).
+        # Two products forward; five backward, which recomputes the scores. Half of it under a causal mask.
         products = 5 if name.endswith("Grad") else 2
         causal = bool(flags) and flags[-1] in (2, 3)
         return 2 * products * prod(query) * key[-2] // (2 if causal else 1)

@@ -7,7 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from hyperoffload_core.capture.nodes import RawCall, RawGraph
+from hyperoffload_core.capture.nodes import RawGraph
+from hyperoffload_core.capture.scopes import GRADIENTS
 from hyperoffload_core.ir import Phase, TensorClass
 
 
@@ -35,29 +36,25 @@ def find_optimizers(cell: Any) -> Optimizers:
     return Optimizers(tuple(paths), frozenset(weights), frozenset(states))
 
 
-def scope_of(call: RawCall) -> str:
-    """The layer path: MindSpore's scope without the op's own last part."""
-    return call.domain.rpartition("/")[0]
-
-
 def layer_path(scope: str) -> tuple[str, ...]:
     """Attribute names along a scope: ``Default/network-Net/blocks-CellList/0-Block`` is ``network, blocks, 0``."""
     parts = [p for p in scope.split("/") if p not in ("Gradients", "Default", "")]
     return tuple(p.partition("-")[0] for p in parts if not p.startswith("Grad_"))
 
 
-def phases(raw: RawGraph, optimizers: Optimizers, training: bool) -> list[Phase]:
+def phases(raw: RawGraph, optimizers: Optimizers) -> list[Phase]:
     """Phase of each call: its scope tells; an in-place update of a weight by a gradient is the optimizer's."""
+    training = bool(optimizers.paths) or any(c.domain.startswith(GRADIENTS) for c in raw.calls)
     result: list[Phase] = []
     backward_results: set[int] = set()
     for call in raw.calls:
-        path = layer_path(scope_of(call))
-        in_optimizer = any(path[: len(p)] == p for p in optimizers.paths) and not call.domain.startswith("Gradients/")
+        path = layer_path(call.domain.rpartition("/")[0])
+        in_optimizer = any(path[: len(p)] == p for p in optimizers.paths) and not call.domain.startswith(GRADIENTS)
         updates = any(raw.storages[s].source == "parameter" for s in call.writes) and backward_results & set(call.reads)
         phase: Phase
         if training and (in_optimizer or updates):
             phase = "optimizer"
-        elif call.domain.startswith("Gradients/"):
+        elif call.domain.startswith(GRADIENTS):
             phase = "backward"
         else:
             phase = "forward"
@@ -91,14 +88,14 @@ def classes(raw: RawGraph, call_phases: list[Phase], optimizers: Optimizers) -> 
     return result
 
 
-def op_names(raw: RawGraph, call_phases: list[Phase], optimizers: Optimizers) -> list[str]:
+def op_names(raw: RawGraph, scopes: list[str], call_phases: list[Phase], optimizers: Optimizers) -> list[str]:
     """Short unique names such as ``decoder.blocks.0.attention.query/MatMul``; gradients start with ``gradient/``.
 
     An optimizer's update is named after the parameter it updates. The second op of a name gets ``#2`` and so on.
     """
     names = []
-    for call, phase in zip(raw.calls, call_phases, strict=True):
-        path = [p for p in layer_path(scope_of(call)) if p != "network"]
+    for call, scope, phase in zip(raw.calls, scopes, call_phases, strict=True):
+        path = [p for p in layer_path(scope) if p != "network"]
         updated = [raw.storages[s].name for s in call.writes if raw.storages[s].source == "parameter"]
         weights = [n for n in updated if n in optimizers.weights] or updated
         if phase == "optimizer" and weights:

@@ -86,7 +86,8 @@ def _cell_and_inputs(result: Any, reference: str) -> tuple[Any, tuple[Any, ...]]
         result = (result["cell"], result["inputs"])
     if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], nn.Cell)):
         raise CaptureError(
-            f"{reference} returned {_shown(result)}; return (cell, inputs), a mindspore.nn.Cell and a tuple of its inputs"
+            f"{reference} returned {_shown(result)}; "
+            "return (cell, inputs): a mindspore.nn.Cell and a tuple of its inputs"
         )
     cell, inputs = result
     if not isinstance(inputs, tuple | list):
