@@ -118,7 +118,7 @@ def offsets() -> dict[int, int]:
 
 
 _LIVE = {X: (0, 1000), H: (0, 3000), A: (2000, 11000), Y: (4000, 11000), LOSS: (6000, STEP_NS), G: (10000, 13000)}
-_LIVE |= {i: (0, STEP_NS) for i in (W1, W2, M, V)}
+_LIVE |= dict.fromkeys((W1, W2, M, V), (0, STEP_NS))
 
 
 def everything_on_device() -> Schedule:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from runtime_examples import (
+    LOSS,
+    W1,
+    W2,
     A,
     G,
     H,
-    LOSS,
     M,
     V,
-    W1,
-    W2,
     X,
     Y,
     batches,
@@ -29,7 +30,7 @@ from runtime_examples import (
 
 from hyperoffload_core.metrics import peak_bytes
 from hyperoffload_core.program import CapturedModel, Constant
-from hyperoffload_core.runtime.errors import ExecutionCancelled, ExecutionError
+from hyperoffload_core.runtime.errors import ExecutionCancelledError, ExecutionError
 from hyperoffload_core.runtime.executor import Executor
 from hyperoffload_core.runtime.interleave import run_interleaved
 from hyperoffload_core.runtime.recorder import Recorder
@@ -162,7 +163,7 @@ def check_events_obey_the_plan(profile, plan: Schedule, step: int) -> None:
     for time_of in plan.op_times:
         assert all(end[w] <= op_start[time_of.op] for w in time_of.waits)
     for link in plan.link_transfers():
-        for one, two in zip(link, link[1:], strict=False):
+        for one, two in pairwise(link):
             assert end[one.id] <= start[two.id]
     stay = profile.lifetimes.step == step
     columns = (getattr(profile.lifetimes, n)[stay] for n in ("offset", "bytes", "start_ns", "end_ns"))
@@ -228,7 +229,7 @@ def test_an_error_in_a_copy_thread_surfaces_and_stops_the_step(monkeypatch):
     with Executor(captured_model(), offloaded()) as executor:
         executor.load()
 
-        def broken(copy, start_ns):
+        def broken(_copy, _start_ns):
             raise OSError("the link is down")
 
         monkeypatch.setattr(executor._threads[0], "_move", broken)
@@ -240,7 +241,7 @@ def test_cancelling_stops_between_two_ops():
     asked = iter([False, False, False, True])
     with Executor(captured_model(), offloaded()) as executor:
         executor.load()
-        with pytest.raises(ExecutionCancelled):
+        with pytest.raises(ExecutionCancelledError):
             executor.run_step(batches(1)[0], cancelled=lambda: next(asked))
 
 
@@ -313,7 +314,7 @@ def test_interleaved_executors_do_not_disturb_each_other(expected):
     for executor in executors.values():
         executor.load()
     recorders = run_interleaved(
-        executors, batches(STEPS), STEPS - 1, warm_up=1, on_step=lambda name, step, result: seen.append((name, step))
+        executors, batches(STEPS), STEPS - 1, warm_up=1, on_step=lambda name, step, _: seen.append((name, step))
     )
     for executor in executors.values():
         values = executor.values()

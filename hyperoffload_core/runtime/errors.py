@@ -7,5 +7,5 @@ class ExecutionError(RuntimeError):
     """A schedule that could not be run to the end; the message is one sentence naming the op or transfer."""
 
 
-class ExecutionCancelled(ExecutionError):
+class ExecutionCancelledError(ExecutionError):
     """The caller asked to stop between two ops."""

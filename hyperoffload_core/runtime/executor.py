@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 from hyperoffload_core.program import CapturedModel, TensorView
 from hyperoffload_core.runtime.arena import Arena
-from hyperoffload_core.runtime.errors import ExecutionCancelled, ExecutionError
+from hyperoffload_core.runtime.errors import ExecutionCancelledError, ExecutionError
 from hyperoffload_core.runtime.kernels import Kernel, use_synchronous_kernels
 from hyperoffload_core.runtime.links import Copy, CopyThread
 from hyperoffload_core.runtime.memory import Bytes, numpy_dtype
 from hyperoffload_core.runtime.poison import Poison
 from hyperoffload_core.runtime.pool import Pool, pooled_storages
-from hyperoffload_core.runtime.progress import COMPUTE, Progress, Stopped
+from hyperoffload_core.runtime.progress import COMPUTE, Progress, StoppedError
 from hyperoffload_core.runtime.recorder import OP_COLUMNS, Recorder
 from hyperoffload_core.runtime.stays import stays_of
 from hyperoffload_core.schedule import Schedule, Transfer
@@ -111,7 +111,7 @@ class Executor:
                 f"copy-{n}",
                 [self._concrete_transfer(t, rows[t.id]) for t in link],
                 self._progress,
-                memoryview(self._stamps),
+                self._stamps.data,
                 paced=paced,
                 delay_s=delays_s,
                 seed=seed + 1 + n,
@@ -162,14 +162,15 @@ class Executor:
             self._arena.poison(0, self._arena.size_bytes)
             for storage in self._pool.slots:
                 self._pool.poison(storage)
-        for storage in self._graph.storages:
-            if not storage.persistent:
+        for described in self._graph.storages:
+            if not described.persistent:
                 continue
-            if storage.id not in values:
+            if described.id not in values:
                 raise ExecutionError(
-                    f"{storage.tensor_class} {storage.name!r} has no value; capture the model with weights to run it"
+                    f"{described.tensor_class} {described.name!r} has no value;"
+                    " capture the model with weights to run it"
                 )
-            self._put(storage.id, values[storage.id])
+            self._put(described.id, values[described.id])
         self._loaded = True
 
     def values(self) -> dict[int, Array]:
@@ -192,7 +193,7 @@ class Executor:
     ) -> StepResult:
         """One step; ``inputs`` in the order of ``captured.inputs``. ``cancelled`` is asked between ops.
 
-        After an `ExecutionError` or `ExecutionCancelled` storages hold a mixture of steps and the executor runs no more.
+        After an error or a cancelled step storages hold a mixture of steps, and the executor runs no more.
         """
         self._require_ready()
         if self._poison is not None:
@@ -226,9 +227,9 @@ class Executor:
         row = 0
         for step in self._steps:
             if cancelled is not None and cancelled():
-                raise ExecutionCancelled("the run was cancelled")
+                raise ExecutionCancelledError("the run was cancelled")
             if progress.stopped:
-                raise Stopped
+                raise StoppedError
             if rows is not None:
                 rows[row] = rows[row + 1] = perf_counter_ns()
             for stream, count in step.waits:
@@ -264,7 +265,7 @@ class Executor:
 
     def _abandon(self, error: BaseException) -> None:
         """Stop every stream and wait until no thread touches memory; a copy thread's error takes the place of
-        `Stopped`."""
+        `StoppedError`."""
         self._progress.stop()
         for thread in self._threads:
             thread.wait_until_idle()

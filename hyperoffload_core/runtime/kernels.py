@@ -114,7 +114,8 @@ class Kernel:
             assert view is not None
             if destination.result >= len(results):
                 raise ExecutionError(
-                    f"op {self.op_name!r} ({self._name}) returned {len(results)} results, {len(self._outputs)} were planned"
+                    f"op {self.op_name!r} ({self._name}) returned {len(results)} results,"
+                    f" {len(self._outputs)} were planned"
                 )
             result = results[destination.result]
             found = (tuple(result.shape), str(result.dtype).lower())

@@ -19,7 +19,7 @@ import numpy as np
 
 from hyperoffload_core.hardware import Link
 from hyperoffload_core.runtime.memory import Bytes
-from hyperoffload_core.runtime.progress import Progress, Stopped
+from hyperoffload_core.runtime.progress import Progress, StoppedError
 
 NANOSECONDS = 1_000_000_000
 CHUNK_BYTES = 1 << 20
@@ -93,7 +93,7 @@ class CopyThread(threading.Thread):
             try:
                 for copy in self._copies:
                     self._transfer(copy)
-            except Stopped:
+            except StoppedError:
                 pass
             except BaseException as error:
                 self.error = error
@@ -106,7 +106,7 @@ class CopyThread(threading.Thread):
             self._progress.wait(stream, count)
         self.waiting_for = None
         if self._progress.stopped:
-            raise Stopped
+            raise StoppedError
         self._stamps[2 * copy.row] = start_ns = perf_counter_ns()
         if copy.before is not None:
             copy.before()
@@ -130,4 +130,4 @@ class CopyThread(threading.Thread):
                 if ahead_ns > 0:
                     sleep(ahead_ns / NANOSECONDS)
             if self._progress.stopped:
-                raise Stopped
+                raise StoppedError

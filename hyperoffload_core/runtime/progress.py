@@ -14,7 +14,7 @@ COMPUTE = 0
 _NOBODY = sys.maxsize
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """The step was abandoned while the thread waited."""
 
 
@@ -43,7 +43,7 @@ class Progress:
                 self._conditions[stream].notify_all()
 
     def wait(self, stream: int, count: int, timeout_s: float | None = None) -> bool:
-        """Wait until ``count`` have ended; False after the timeout. Raises `Stopped` when the step is abandoned."""
+        """Wait until ``count`` have ended; False after the timeout. `StoppedError` when the step is abandoned."""
         if self.done[stream] >= count and not self.stopped:
             return True
         until = None if timeout_s is None else monotonic() + timeout_s
@@ -54,7 +54,7 @@ class Progress:
             try:
                 while True:
                     if self.stopped:
-                        raise Stopped
+                        raise StoppedError
                     if self.done[stream] >= count:
                         return True
                     left = None if until is None else until - monotonic()
@@ -66,7 +66,7 @@ class Progress:
                 self._wake_at[stream] = min(awaited, default=_NOBODY)
 
     def stop(self) -> None:
-        """Abandon the step: every waiter, now and later, raises `Stopped`."""
+        """Abandon the step: every waiter, now and later, raises `StoppedError`."""
         self.stopped = True
         for condition in self._conditions:
             with condition:

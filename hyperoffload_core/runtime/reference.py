@@ -47,7 +47,7 @@ def run_reference(cell: ms.nn.Cell, batches: Sequence[Sequence[Array]]) -> Refer
 
 
 def differences(captured: CapturedModel, values: Mapping[int, Array], reference: Reference) -> tuple[str, ...]:
-    """Names of the parameters whose bytes differ between an executor's `values` and the reference; none is bit-identity."""
+    """Names of the parameters whose bytes differ between an executor's `values` and the reference."""
     return tuple(
         name
         for storage, name in captured.parameters.items()

@@ -83,13 +83,13 @@ def stays_of(schedule: Schedule) -> Stays:
     by_id = {t.id: t for t in schedule.transfers}
     result = []
     for index, residency in enumerate(schedule.residencies):
-        storage = graph.storages[residency.storage]
-        chain = by_storage[storage.id]
-        on_device = not storage.persistent or schedule.homes[storage.id] == "device"
+        described = graph.storages[residency.storage]
+        chain = by_storage[described.id]
+        on_device = not described.persistent or schedule.homes[described.id] == "device"
         fetches = [t for t in transfers[index] if by_id[t].kind == "prefetch"]
         fetched = bool(fetches) and by_id[fetches[0]].start_ns == residency.start_ns
         begins_with: Begin
-        if index == chain[0] and graph.exists_at_start(storage.id) and on_device and not fetched:
+        if index == chain[0] and graph.exists_at_start(described.id) and on_device and not fetched:
             begins_with, first = "step", -1
         elif fetches and (fetched or not ops[index] or by_id[fetches[0]].start_ns < times[ops[index][0]].start_ns):
             begins_with, first = "transfer", fetches[0]
@@ -97,17 +97,17 @@ def stays_of(schedule: Schedule) -> Stays:
             begins_with, first = "op", ops[index][0]
         else:
             raise ExecutionError(
-                f"storage {storage.name!r} is on the device from {residency.start_ns} ns for no reason"
+                f"storage {described.name!r} is on the device from {residency.start_ns} ns for no reason"
             )
         result.append(
             Stay(
                 residency=residency,
-                bytes=storage.bytes,
+                bytes=described.bytes,
                 begins_with=begins_with,
                 first=first,
                 ops=tuple(ops[index]),
                 transfers=tuple(transfers[index]),
-                to_end=index == chain[-1] and graph.lives_to_end(storage.id) and on_device,
+                to_end=index == chain[-1] and graph.lives_to_end(described.id) and on_device,
             )
         )
     for storage_id, chain in by_storage.items():
