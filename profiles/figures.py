@@ -1,0 +1,249 @@
+"""Charts of the HTML report as plotly.js figures in plain data; the page sets what depends on light or dark.
+
+Times and sizes are shown in one unit per chart; the data stay exact until they are divided by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hyperoffload_core.recording import Profile
+from hyperoffload_core.sizes import format_bytes, format_ns
+from profiles.alive import layer_of
+from profiles.compare import LabelledProfile
+from profiles.lanes import Lane, lanes
+from profiles.series import downsample, memory_curve
+
+# One colour and one dash per profile: the dash tells them apart where the colour does not.
+COLOURS = ("#3D72F6", "#ED962F", "#1F9252", "#BD65A5", "#45C1ED", "#B62121", "#8643A5", "#77807C")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "solid", "dash", "dot")
+PHASES = {
+    "forward": "#7C8DB5",
+    "backward": "#56668F",
+    "optimizer": "#A9B4CF",
+    "prefill": "#7C8DB5",
+    "decode": "#56668F",
+}
+COPY_OUT, COPY_IN, WAITING = "#8E6BE8", "#12A594", "#E5255F"
+
+CONFIG: dict[str, Any] = {
+    "displaylogo": False,
+    "showSendToCloud": False,
+    "responsive": True,
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
+    "toImageButtonOptions": {"format": "svg"},
+}
+_BINS = 1200
+_HOVERED_PER_LANE = 2000
+_Figure = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A unit and what to divide by."""
+
+    unit: str
+    divisor: int
+
+
+def time_scale(longest_ns: int) -> Scale:
+    scales = (Scale("s", 10**9), Scale("ms", 10**6), Scale("µs", 10**3))
+    return next((s for s in scales if longest_ns >= s.divisor), Scale("ns", 1))
+
+
+def size_scale(largest_bytes: int) -> Scale:
+    scales = (Scale("GiB", 2**30), Scale("MiB", 2**20), Scale("KiB", 2**10))
+    return next((s for s in scales if largest_bytes >= s.divisor), Scale("B", 1))
+
+
+def memory_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
+    """Device bytes over the median step, one line per profile, its peak marked, every limit a dashed line."""
+    curves = [memory_curve(p.profile, p.profile.median_step) for p in profiles]
+    limits = sorted({p.profile.schedule.memory_limit_bytes for p in profiles})
+    size = size_scale(max([*(c.peak[1] for c in curves), *limits]))
+    time = _time_scale(profiles)
+    traces: list[_Figure] = []
+    for index, (item, curve) in enumerate(zip(profiles, curves, strict=True)):
+        drawn, (peak_at, peak) = downsample(curve, _BINS), curve.peak
+        name, colour = f"{item.label} ({item.profile.kind})", COLOURS[index % len(COLOURS)]
+        line = {"shape": "hv", "width": 2, "color": colour, "dash": DASHES[index % len(DASHES)]}
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": name,
+                "legendgroup": str(index),
+                "x": (drawn.times_ns / time.divisor).round(6).tolist(),
+                "y": (drawn.total / size.divisor).round(6).tolist(),
+                "line": line,
+                "hovertemplate": f"{item.label}: %{{y:.4g}} {size.unit}<extra></extra>",
+            }
+        )
+        text = f"peak of {item.label}: {format_bytes(peak)} at {format_ns(peak_at)} ({item.profile.kind})"
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "showlegend": False,
+                "legendgroup": str(index),
+                "x": [peak_at / time.divisor],
+                "y": [peak / size.divisor],
+                "marker": {"size": 9, "color": colour, "symbol": "diamond"},
+                "hovertemplate": text.replace("%", "%%") + "<extra></extra>",
+            }
+        )
+    shapes = [
+        {
+            "type": "line",
+            "xref": "paper",
+            "x0": 0,
+            "x1": 1,
+            "y0": limit / size.divisor,
+            "y1": limit / size.divisor,
+            "line": {"color": WAITING, "width": 1.5, "dash": "dash"},
+            "label": {"text": f"limit {format_bytes(limit)}", "textposition": "end", "font": {"size": 11}},
+        }
+        for limit in limits
+    ]
+    layout = {
+        "height": 340,
+        "shapes": shapes,
+        "hovermode": "x unified",
+        "xaxis": {"title": {"text": f"time in the step ({time.unit})"}},
+        "yaxis": {"title": {"text": f"device memory ({size.unit})"}, "rangemode": "tozero"},
+        "legend": {"orientation": "h", "y": 1.12, "x": 0},
+    }
+    return {"data": traces, "layout": layout, "config": CONFIG}
+
+
+def gantt_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
+    """Compute, copy out and copy in of the median step, one block of three lanes per profile above each other."""
+    time = _time_scale(profiles)
+    traces: list[_Figure] = []
+    ticks: list[tuple[float, str]] = []
+    titles: list[_Figure] = []
+    top, shown = 0.0, set[str]()
+    for item in profiles:
+        profile, step = item.profile, item.profile.median_step
+        graph, moves = profile.schedule.graph, {t.id: t for t in profile.schedule.transfers}
+        drawn = lanes(profile, step)
+        titles.append(_block_title(f"{item.label} ({profile.kind})", top))
+        compute_y, out_y, in_y = top - 1.2, top - 2.0, top - 2.8
+        ticks += [(compute_y, "compute"), (out_y, "copy out"), (in_y, "copy in")]
+        phase = np.array(
+            [list(PHASES).index(graph.ops[op].phase) for op in drawn.compute.item.tolist()], dtype=np.int64
+        )
+        for index, (name, colour) in enumerate(PHASES.items()):
+            traces += _rectangles(_only(drawn.compute, phase == index), compute_y, name, colour, time, shown)
+        traces += _rectangles(drawn.copy_out, out_y, "copy out (Store)", COPY_OUT, time, shown)
+        traces += _rectangles(drawn.copy_in, in_y, "copy in (Prefetch)", COPY_IN, time, shown)
+        traces += _rectangles(drawn.waiting, compute_y, "compute waits for a copy", WAITING, time, shown)
+
+        def op_text(op: int, ops: Any = graph.ops) -> str:
+            return f"{ops[op].primitive} · {layer_of(ops[op].scope)} · {ops[op].phase}"
+
+        def move_text(transfer: int, moves: Any = moves, storages: Any = graph.storages) -> str:
+            move = moves[transfer]
+            return f"{move.kind.title()} {storages[move.storage].name} · {format_bytes(move.bytes)}"
+
+        def wait_text(transfer: int, text: Any = move_text) -> str:
+            return f"waits for {text(transfer)}"
+
+        span = int(profile.steps.step_ns[step])
+        hovers = (
+            (drawn.compute, compute_y, op_text),
+            (drawn.copy_out, out_y, move_text),
+            (drawn.copy_in, in_y, move_text),
+        )
+        for lane, y, text in (*hovers, (drawn.waiting, compute_y, wait_text)):
+            traces += _hover(lane, y, text, time, span)
+        top -= 3.6
+    layout = {
+        "height": 60 + 130 * len(profiles),
+        "hovermode": "closest",
+        "hoverdistance": 40,
+        "annotations": titles,
+        "xaxis": {"title": {"text": f"time in the step ({time.unit})"}},
+        "yaxis": {
+            "tickvals": [y for y, _ in ticks],
+            "ticktext": [text for _, text in ticks],
+            "range": [top + 0.2, 0],
+            "fixedrange": True,
+            "showgrid": False,
+        },
+        "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
+    }
+    return {"data": traces, "layout": layout, "config": CONFIG}
+
+
+def _time_scale(profiles: Sequence[LabelledProfile]) -> Scale:
+    return time_scale(max(_span(p.profile) for p in profiles))
+
+
+def _span(profile: Profile) -> int:
+    return int(profile.steps.step_ns[profile.median_step])
+
+
+def _block_title(text: str, top: float) -> _Figure:
+    return {
+        "text": text,
+        "xref": "paper",
+        "x": 0,
+        "xanchor": "left",
+        "y": top - 0.45,
+        "showarrow": False,
+        "font": {"size": 13},
+    }
+
+
+def _only(lane: Lane, rows: NDArray[np.bool_]) -> Lane:
+    return Lane(lane.item[rows], lane.start_ns[rows], lane.end_ns[rows])
+
+
+def _rectangles(lane: Lane, y: float, name: str, colour: str, time: Scale, shown: set[str]) -> list[_Figure]:
+    """All rectangles of a lane as one closed polygon each, separated by gaps, in one trace."""
+    if not len(lane.item):
+        return []
+    start, end = lane.start_ns / time.divisor, lane.end_ns / time.divisor
+    x: list[float | None] = np.stack([start, start, end, end, start], axis=1).round(6).tolist()
+    flat_x = [value for corners in x for value in (*corners, None)]  # type: ignore[misc]
+    low, high = round(y - 0.32, 3), round(y + 0.32, 3)
+    first = name not in shown
+    shown.add(name)
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": name,
+            "legendgroup": name,
+            "showlegend": first,
+            "x": flat_x,
+            "y": [low, high, high, low, low, None] * len(lane.item),
+            "fill": "toself",
+            "fillcolor": colour,
+            "line": {"width": 0.4, "color": colour, "simplify": False},
+            "hoverinfo": "skip",
+        }
+    ]
+
+
+def _hover(lane: Lane, y: float, text: Any, time: Scale, span_ns: int) -> list[_Figure]:
+    """Invisible points that carry the hover text: one in the middle of each rectangle, more in wide ones."""
+    longest = np.argsort(lane.start_ns - lane.end_ns, kind="stable")[:_HOVERED_PER_LANE]
+    x, texts = [], []
+    for row in np.sort(longest).tolist():
+        start, end = int(lane.start_ns[row]), int(lane.end_ns[row])
+        points = 1 + (end - start) * 100 // max(span_ns, 1)
+        label = f"{text(int(lane.item[row]))} · {format_ns(end - start)}"
+        x += [round((start + (end - start) * (2 * k + 1) / (2 * points)) / time.divisor, 6) for k in range(points)]
+        texts += [label] * points
+    if not x:
+        return []
+    marker = {"size": 8, "opacity": 0}
+    shared = {"type": "scatter", "mode": "markers", "marker": marker, "showlegend": False, "hoverinfo": "text"}
+    return [{**shared, "x": x, "y": [y] * len(x), "text": texts}]

@@ -1,0 +1,57 @@
+"use strict";
+(async () => {
+  const figures = JSON.parse(document.getElementById("figures").textContent);
+  const packed = Uint8Array.from(atob(document.getElementById("plotly").textContent), (c) => c.charCodeAt(0));
+  const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const script = document.createElement("script");
+  script.text = await new Response(unpacked).text();
+  document.head.append(script);
+
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const names = Object.keys(figures);
+
+  function themed(layout) {
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    const axis = (own) => ({ gridcolor: colour("--grid"), linecolor: colour("--edge"), zeroline: false, ...own });
+    return {
+      margin: { l: 76, r: 16, t: 30, b: 44 },
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      font: { family: style.fontFamily, size: 12, color: colour("--ink-soft") },
+      hoverlabel: { bgcolor: colour("--surface"), bordercolor: colour("--edge"), font: { color: colour("--ink") }, align: "left" },
+      ...layout,
+      xaxis: axis(layout.xaxis),
+      yaxis: axis(layout.yaxis),
+    };
+  }
+
+  for (const name of names) {
+    await Plotly.newPlot(name, figures[name].data, themed(figures[name].layout), figures[name].config);
+  }
+
+  // Both charts show the same time: a zoom of one is given to the other.
+  let following = false;
+  for (const name of names) {
+    document.getElementById(name).on("plotly_relayout", async (change) => {
+      if (following) return;
+      const update = {};
+      if (change["xaxis.autorange"]) update["xaxis.autorange"] = true;
+      else if ("xaxis.range[0]" in change) update["xaxis.range"] = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
+      else return;
+      following = true;
+      for (const other of names) if (other !== name) await Plotly.relayout(other, update);
+      following = false;
+    });
+  }
+
+  dark.addEventListener("change", () => {
+    for (const name of names) {
+      const range = document.getElementById(name).layout.xaxis.range;
+      const layout = themed(figures[name].layout);
+      layout.xaxis = { ...layout.xaxis, range };
+      Plotly.react(name, figures[name].data, layout, figures[name].config);
+    }
+  });
+  document.documentElement.dataset.ready = "yes";
+})();
