@@ -1,0 +1,132 @@
+"""What the commands and the background jobs do alike: capture and compile (`app.sessions` runs).
+
+``progress(done, total, message)`` hears how far the work is (total 0 while unknown), ``cancelled()`` is asked now and
+then; when it says yes, `Cancelled` is raised and nothing is left behind but runs marked cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.requests import CompileRequest
+from app.workers import Cancelled, worker_events
+from db.database import Database
+from db.queries import RunRow, find_run, load_profile
+from db.recordings import RunDescription, record_profile
+from hyperoffload_core.compile import compile_schedule
+from hyperoffload_core.cost import Durations, measured_durations, roofline_durations
+from hyperoffload_core.errors import UserError
+from hyperoffload_core.graphfile import GraphFile, read_graph
+from hyperoffload_core.hardware import Hardware, load_hardware
+from hyperoffload_core.schedule import Schedule
+from hyperoffload_core.simulator import simulate
+from hyperoffload_core.spool import Captured, Progress
+from hyperoffload_core.strategies.base import Cancelled as PlanCancelled
+from hyperoffload_core.worker import WorkerRequest
+
+ProgressReport = Callable[[int, int, str], None]
+DEFAULT_HARDWARE = "ascend-910c"
+
+
+class RequestError(UserError):
+    """A model or run that cannot be used for what was asked."""
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """A compiled policy; ``run_id`` is the recorded prediction, None without a database."""
+
+    schedule: Schedule
+    run_id: int | None
+
+
+def capture_graph(model: str, progress: ProgressReport, cancelled: Callable[[], bool]) -> GraphFile:
+    """The graph of a workload or of ``FILE.py:FUNCTION``, captured by a worker without making weights."""
+    for event in worker_events(WorkerRequest(task="capture", model=absolute_model(model)), cancelled):
+        if isinstance(event, Progress):
+            progress(event.done, event.total, event.message)
+        elif isinstance(event, Captured):
+            return event.content
+    raise RequestError(f"{model} gave no graph")
+
+
+def compile_model(
+    request: CompileRequest,
+    database: Database | None,
+    progress: ProgressReport,
+    cancelled: Callable[[], bool],
+) -> Compilation:
+    """Compile as asked, simulate, and record the prediction as a run when there is a database."""
+    content, hardware, durations = _problem(request, database, progress, cancelled)
+    graph = content.graph
+    progress(0, 100, f"compiling {len(graph.ops):,} ops with {request.policy.strategy}")
+    try:
+        schedule = compile_schedule(
+            graph,
+            durations,
+            hardware,
+            request.policy,
+            progress=lambda fraction, words: progress(round(90 * fraction), 100, words),
+            cancelled=cancelled,
+        )
+    except PlanCancelled as error:
+        raise Cancelled from error
+    if database is None:
+        return Compilation(schedule, None)
+    progress(95, 100, "recording the prediction")
+    description = RunDescription(
+        kind="predicted",
+        schedule=schedule,
+        model=graph.name,
+        source=content.source,
+        policy_version=request.policy_version_id,
+        link_bandwidth_bytes_per_s=hardware.link_in.bytes_per_s,
+        label=request.label,
+    )
+    return Compilation(schedule, record_profile(database, description, simulate(schedule)))
+
+
+def _problem(
+    request: CompileRequest, database: Database | None, progress: ProgressReport, cancelled: Callable[[], bool]
+) -> tuple[GraphFile, Hardware, Durations]:
+    """Graph, hardware and durations a compile request means."""
+    run = named_run(request.model, database)
+    if run is not None and request.hardware is None:
+        assert database is not None
+        profile = load_profile(database, run.id)
+        schedule = profile.schedule
+        durations = (
+            measured_durations([profile])
+            if profile.kind == "measured"
+            else Durations(schedule.durations_ns, schedule.duration_source)
+        )
+        if request.overrides:
+            raise RequestError("values of the hardware can be changed only together with --hardware")
+        return GraphFile(schedule.graph, run.source), schedule.hardware, durations
+    hardware = load_hardware(request.hardware or DEFAULT_HARDWARE, request.overrides)
+    if run is not None:
+        assert database is not None
+        content = GraphFile(load_profile(database, run.id, step=0).schedule.graph, run.source)
+    elif request.model.endswith((".json", ".json.gz")):
+        content = read_graph(Path(request.model))
+    else:
+        content = capture_graph(request.model, progress, cancelled)
+    return content, hardware, roofline_durations(content.graph, hardware)
+
+
+def named_run(model: str, database: Database | None) -> RunRow | None:
+    """The run that ``run:NAME``, a number or ``latest`` means; None for every other model."""
+    name = model.removeprefix("run:")
+    if name == model and not model.isdecimal() and model != "latest":
+        return None
+    if database is None:
+        raise RequestError(f"{model!r} names a recorded run, so a database is needed; add --database FILE")
+    return find_run(database, name)
+
+
+def absolute_model(model: str) -> str:
+    """``FILE.py:FUNCTION`` with the file's whole path; a workload's name as it is."""
+    file_name, colon, function = model.rpartition(":")
+    return f"{Path(file_name).absolute()}:{function}" if colon and file_name else model

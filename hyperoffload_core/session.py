@@ -1,0 +1,211 @@
+"""One session: measure a model without offload, compile policies with what was measured, execute all of them in turn.
+
+Needs mindspore and the machine to itself; runs inside `hyperoffload_core.worker`. Everything found goes to ``report``
+as it is found (`hyperoffload_core.spool` has the events).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+from hyperoffload_core.capture import capture, load_source
+from hyperoffload_core.compile import compile_schedule
+from hyperoffload_core.cost import Durations, measured_durations
+from hyperoffload_core.errors import UserError
+from hyperoffload_core.hardware import Hardware
+from hyperoffload_core.policy import Policy
+from hyperoffload_core.program import CapturedModel
+from hyperoffload_core.recording import Profile
+from hyperoffload_core.runtime.executor import Executor, StepResult
+from hyperoffload_core.runtime.interleave import run_interleaved
+from hyperoffload_core.runtime.machine import this_machine
+from hyperoffload_core.runtime.reference import Reference, differences, run_reference
+from hyperoffload_core.schedule import Schedule
+from hyperoffload_core.simulator import simulate
+from hyperoffload_core.sizes import format_rate, parse_rate
+from hyperoffload_core.spool import Checked, Compiled, Event, Progress, Recorded
+from hyperoffload_core.workloads import build_workload
+
+NO_OFFLOAD = -1
+MEASURED_STEPS = 3
+# Results reach the parent in pieces of so many steps, so that a session killed late loses little.
+CHUNK_STEPS = 5
+
+Batch = Sequence[NDArray[Any]]
+
+
+class SessionError(UserError):
+    """A model that can be captured but not run."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A captured model with the cell it came from; step i gets ``batches[i % len(batches)]``."""
+
+    captured: CapturedModel
+    cell: Any
+    batches: tuple[Batch, ...] = field(default=())
+
+
+def capture_model(model: str, *, with_values: bool) -> Model:
+    """The model of a workload's name or of ``FILE.py:FUNCTION``. Raises `UserError` kinds in one sentence."""
+    if ":" not in model:
+        workload = build_workload(model, with_values=with_values)
+        captured = capture(workload.cell, workload.inputs, name=model, with_values=with_values)
+        batches = tuple(tuple(value.asnumpy() for value in batch) for batch in workload.batches)
+        return Model(captured, workload.cell, batches)
+    cell, inputs = load_source(model)
+    captured = capture(cell, inputs, name=model.rsplit("/", 1)[-1], with_values=with_values)
+    batch = tuple(captured.values[storage] for storage in captured.inputs) if with_values else ()
+    return Model(captured, cell, (batch,))
+
+
+def run_session(
+    model: Model,
+    policies: Sequence[Policy],
+    *,
+    steps: int,
+    link_bandwidth: str,
+    report: Callable[[Event], None],
+    cancelled: Callable[[], bool],
+) -> None:
+    """Measure, compile, execute and check; raises `UserError` kinds, `ExecutionError`, or `ExecutionCancelled`.
+
+    Policy -1 is the no-offload step; the others keep their place in ``policies``. All run interleaved, so that what
+    disturbs the machine hits all alike. Predictions use the op durations of the no-offload steps of the same run.
+    """
+    captured = model.captured
+    rate = parse_rate(link_bandwidth)
+    hardware = this_machine(rate)
+    report(Progress(0, 0, f"measuring op durations over {MEASURED_STEPS} steps without offload"))
+    durations = _measure(model, hardware, cancelled)
+    report(Progress(0, 0, "compiling"))
+    schedules: dict[int, Schedule] = {}
+    for policy in range(NO_OFFLOAD, len(policies)):
+        began = time.monotonic_ns()
+        asked = _NO_OFFLOAD_POLICY if policy == NO_OFFLOAD else policies[policy]
+        schedules[policy] = compile_schedule(captured.graph, durations, hardware, asked, cancelled=cancelled)
+        report(Compiled(policy, schedules[policy], time.monotonic_ns() - began))
+    conditions = _conditions(hardware, rate)
+    measured, outcomes = _execute(model, schedules, steps, conditions, rate is not None, report, cancelled)
+    in_run = measured_durations(measured[NO_OFFLOAD])
+    for policy, schedule in schedules.items():
+        said = f"predicted for {hardware.title}, {conditions[1]}; op durations {in_run.source} of the same run"
+        report(Recorded(policy, simulate(schedule, op_ns=in_run.ns, conditions=said)))
+    report(Progress(0, 0, "comparing results with MindSpore's own graph-mode run"))
+    report(_check(model, outcomes, steps))
+
+
+_NO_OFFLOAD_POLICY = Policy(name="no offload", strategy="none")
+
+
+def _measure(model: Model, hardware: Hardware, cancelled: Callable[[], bool]) -> Durations:
+    """Op durations of the no-offload step. It is planned with equal durations, which its order does not depend on."""
+    graph = model.captured.graph
+    assumed = Durations((1000,) * len(graph.ops), "assumed, before anything was measured")
+    schedule = compile_schedule(graph, assumed, hardware, _NO_OFFLOAD_POLICY, cancelled=cancelled)
+    with Executor(model.captured, schedule, paced=False) as executor:
+        executor.load()
+        recorders = run_interleaved({"": executor}, model.batches, MEASURED_STEPS, cancelled=cancelled)
+    return measured_durations([recorders[""].profile("measuring op durations")])
+
+
+def _conditions(hardware: Hardware, rate: int | None) -> tuple[str, str]:
+    link = (
+        f"link paced to {format_rate(rate)}" if rate else f"link unpaced ({format_rate(hardware.link_in.bytes_per_s)})"
+    )
+    return f"measured on {hardware.title}, MindSpore kernels one by one", link
+
+
+@dataclass
+class _Outcome:
+    """Of one executor: a hash of the first result of every step (warm-up too), and the parameters after the last."""
+
+    results: list[str] = field(default_factory=list)
+    values: Mapping[int, NDArray[Any]] = field(default_factory=dict)
+
+
+def _execute(
+    model: Model,
+    schedules: Mapping[int, Schedule],
+    steps: int,
+    conditions: tuple[str, str],
+    paced: bool,
+    report: Callable[[Event], None],
+    cancelled: Callable[[], bool],
+) -> tuple[dict[int, list[Profile]], dict[int, _Outcome]]:
+    """Run ``steps`` steps of every schedule in turn after one warm-up step each."""
+    profiles: dict[int, list[Profile]] = {policy: [] for policy in schedules}
+    outcomes = {policy: _Outcome() for policy in schedules}
+    total = (steps + 1) * len(schedules)
+
+    def on_step(name: str, _step: int, result: StepResult) -> None:
+        outcomes[int(name)].results.append(_digest(result.results[0]))
+        done = sum(len(o.results) for o in outcomes.values())
+        report(Progress(done, total, f"executing {len(schedules)} schedules in turn"))
+
+    with ExitStack() as stack:
+        executors = {}
+        for policy, schedule in schedules.items():
+            executor = stack.enter_context(Executor(model.captured, schedule, paced=paced))
+            executor.load()
+            executors[policy] = executor
+        done = 0
+        while done < steps:
+            count, warm_up = min(CHUNK_STEPS, steps - done), int(done == 0)
+            position = done + 1 - warm_up
+            batches = [model.batches[(position + n) % len(model.batches)] for n in range(len(model.batches))]
+            turned = sorted(executors, key=lambda policy: (policy - position) % len(executors))
+            recorders = run_interleaved(
+                {str(policy): executors[policy] for policy in turned},
+                batches,
+                count,
+                warm_up=warm_up,
+                on_step=on_step,
+                cancelled=cancelled,
+            )
+            for policy in executors:
+                profile = recorders[str(policy)].profile("; ".join(conditions))
+                profiles[policy].append(profile)
+                report(Recorded(policy, profile))
+            done += count
+        for policy, executor in executors.items():
+            outcomes[policy].values = executor.values()
+    return profiles, outcomes
+
+
+def _check(model: Model, outcomes: Mapping[int, _Outcome], steps: int) -> Checked:
+    """Compare every step's first result and the final parameters, byte for byte."""
+    batches = [model.batches[n % len(model.batches)] for n in range(steps + 1)]
+    try:
+        reference = run_reference(model.cell, batches)
+    except Exception as error:  # whatever MindSpore raises for a model whose ops ran one by one
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        baseline = outcomes[NO_OFFLOAD]
+        return Checked(
+            {policy: _same_as_baseline(outcome, baseline) for policy, outcome in outcomes.items()},
+            f"MindSpore's graph mode did not run this model ({first}); results were compared with the no-offload run",
+        )
+    return Checked({policy: _same(model.captured, o, reference) for policy, o in outcomes.items()})
+
+
+def _same(captured: CapturedModel, outcome: _Outcome, reference: Reference) -> bool:
+    results = [_digest(result) for result in reference.results]
+    return results == outcome.results and not differences(captured, outcome.values, reference)
+
+
+def _same_as_baseline(outcome: _Outcome, baseline: _Outcome) -> bool:
+    return outcome.results == baseline.results and all(
+        value.tobytes() == baseline.values[storage].tobytes() for storage, value in outcome.values.items()
+    )
+
+
+def _digest(result: NDArray[Any]) -> str:
+    return hashlib.sha256(result.tobytes()).hexdigest()
