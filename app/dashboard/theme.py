@@ -1,0 +1,121 @@
+"""Colours and chart defaults, in one place so that a thing has one colour everywhere.
+
+The class palette keeps every pair apart in normal vision and under simulated protanopia, deuteranopia and tritanopia
+(`tests/test_dashboard_theme.py` measures it) and reads on light and on dark ground. Charts are drawn without ground and
+with neutral text; the style sheet sets the text and grid colours of the scheme in use, so that a change of scheme needs
+no new figure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+CLASS_COLOURS: dict[str, str] = {
+    "weight": "#255CDD",
+    "optimizer_state": "#45C1ED",
+    "gradient": "#B62121",
+    "activation": "#ED962F",
+    "kv_cache": "#1F9252",
+    "input": "#BD65A5",
+    "output": "#8643A5",
+    "constant": "#B3A29E",
+    "workspace": "#58605C",
+}
+CLASS_TITLES: dict[str, str] = {
+    "weight": "Weights",
+    "optimizer_state": "Optimizer states",
+    "gradient": "Gradients",
+    "activation": "Activations",
+    "kv_cache": "KV caches",
+    "input": "Inputs",
+    "output": "Outputs",
+    "constant": "Constants",
+    "workspace": "Workspace",
+}
+
+COMPUTE = "#64748B"
+COPY_IN = "#0D8073"
+COPY_OUT = "#7C55D9"
+EXPOSED = "#D99A00"
+BLOCKING = "#E5255F"
+LIMIT = "#E5255F"
+PREDICTED = "#8A94A6"
+CURSOR = "#3D7BFA"
+
+# One colour and one dash per compared run: the dash tells them apart where the colour does not.
+RUN_COLOURS = ("#255CDD", "#ED962F", "#1F9252", "#BD65A5", "#45C1ED", "#B62121", "#8643A5", "#58605C")
+RUN_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "solid", "dash", "dot")
+
+FONT = 'Inter, system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif'
+
+GRAPH_CONFIG: dict[str, Any] = {
+    "displaylogo": False,
+    "showSendToCloud": False,
+    "responsive": True,
+    "scrollZoom": False,
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
+    "toImageButtonOptions": {"format": "svg"},
+}
+
+# Mantine's ten shades of a slate ground for the dark scheme and of the accent.
+DARK = ["#D3D8E0", "#B3BBC8", "#8F99AA", "#6B7585", "#454D5A", "#323843", "#262B34", "#1B1F26", "#14171C", "#0E1014"]
+ACCENT = ["#EBF1FF", "#D3E0FE", "#A6C0FC", "#779EFA", "#5182F8", "#3D72F6", "#2F63E6", "#2455CE", "#1D49B4", "#133A99"]
+
+MANTINE_THEME: dict[str, Any] = {
+    "primaryColor": "accent",
+    "primaryShade": {"light": 6, "dark": 6},
+    "colors": {"accent": ACCENT, "dark": DARK},
+    "fontFamily": FONT,
+    "fontFamilyMonospace": 'ui-monospace, "JetBrains Mono", SFMono-Regular, Menlo, Consolas, monospace',
+    "headings": {"fontFamily": FONT, "fontWeight": "650"},
+    "defaultRadius": "md",
+    "cursorType": "pointer",
+    "respectReducedMotion": True,
+}
+
+# Colours come from style variables, so the grid follows the scheme without a callback.
+GRID_THEME = {
+    "function": "themeQuartz.withParams({"
+    "backgroundColor: 'var(--surface)', foregroundColor: 'var(--ink)', borderColor: 'var(--edge)',"
+    "headerBackgroundColor: 'var(--surface-raised)', headerTextColor: 'var(--ink-soft)',"
+    "rowHoverColor: 'var(--hover)', selectedRowBackgroundColor: 'var(--selected)', accentColor: 'var(--accent)',"
+    "chromeBackgroundColor: 'var(--surface-raised)', menuBackgroundColor: 'var(--surface)',"
+    "fontFamily: 'inherit', fontSize: 13, headerFontSize: 12, headerFontWeight: 600, rowHeight: 36, headerHeight: 36, cellHorizontalPadding: 10,"
+    "wrapperBorderRadius: 8, columnBorder: false, rowBorder: {color: 'var(--edge-soft)'}})"
+}
+
+
+def class_colour(tensor_class: str) -> str:
+    return CLASS_COLOURS.get(tensor_class, CLASS_COLOURS["workspace"])
+
+
+def class_title(tensor_class: str) -> str:
+    return CLASS_TITLES.get(tensor_class, tensor_class)
+
+
+def figure_layout(height: int) -> dict[str, Any]:
+    """What every chart shares: no ground, quiet text, room for axis labels only."""
+    return {
+        "height": height,
+        "margin": {"l": 64, "r": 16, "t": 14, "b": 36},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": FONT, "size": 12, "color": "#4B5565"},
+        "hoverlabel": {"font": {"family": FONT, "size": 12}, "align": "left"},
+        "showlegend": False,
+        "dragmode": "zoom",
+        "uirevision": "keep",
+    }
+
+
+def axis(**settings: Any) -> dict[str, Any]:
+    """A quiet axis; ``settings`` are plotly's own."""
+    return {
+        "gridcolor": "#E6E9EE",
+        "zeroline": False,
+        "linecolor": "#CDD3DC",
+        "ticks": "",
+        "title": {"font": {"size": 12}},
+        "automargin": False,
+        **settings,
+    }

@@ -1,0 +1,102 @@
+"""One lane of the Gantt chart at the level of detail that its window allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.dashboard.views.step import inside
+from profiles.lanes import Lane
+from profiles.series import busy_fraction
+
+Detail = Literal["labels", "bars", "outline", "busy"]
+Floats = NDArray[np.float64]
+
+# Spans in the window up to which each level of detail is drawn (how they were chosen: docs/dashboard.md).
+LABELLED = 300
+BARS = 2_000
+OUTLINES = 10_000
+BINS = 1_200
+# Letters of a bar's text that fit into the width of the chart.
+LETTERS = 165
+MS = 1e6
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Horizontal bars: id, left edge and length in ms, text inside and on hover."""
+
+    id: list[int] = field(default_factory=list)
+    start_ms: Floats = field(default_factory=lambda: np.empty(0))
+    length_ms: Floats = field(default_factory=lambda: np.empty(0))
+    text: list[str] = field(default_factory=list)
+    hover: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A polygon along the lane's floor; ``height`` is 0 to 1 of the lane, in busy bins the exact busy fraction."""
+
+    time_ms: Floats = field(default_factory=lambda: np.empty(0))
+    height: Floats = field(default_factory=lambda: np.empty(0))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What to draw of ``count`` rectangles in a window: bars, or an outline; the other one is empty."""
+
+    detail: Detail
+    count: int
+    bars: Bars = field(default_factory=Bars)
+    outline: Outline = field(default_factory=Outline)
+
+
+def draw(
+    lane: Lane,
+    window: tuple[int, int],
+    text: Callable[[int], str],
+    hover: Callable[[int, int, int], str],
+    view_ns: int | None = None,
+) -> Drawn:
+    """What touches ``window`` (ns); ``text(item)`` stands in a bar, ``hover(item, start, end)`` beside the pointer.
+
+    ``view_ns`` is the part of the window that is seen, where that is not all of it: it decides which texts fit.
+    """
+    shown = inside(lane, window)
+    count = len(shown.item)
+    if count > BARS:
+        return Drawn("outline" if count <= OUTLINES else "busy", count, outline=outline(lane, window))
+    labelled = count <= LABELLED
+    letter_ns = (view_ns or window[1] - window[0]) / LETTERS
+    rows = list(zip(shown.item.tolist(), shown.start_ns.tolist(), shown.end_ns.tolist(), strict=True))
+    bars = Bars(
+        id=[item for item, _, _ in rows],
+        start_ms=shown.start_ns / MS,
+        length_ms=(shown.end_ns - shown.start_ns) / MS,
+        text=[fitted(text(item), int((end - start) / letter_ns)) if labelled else "" for item, start, end in rows],
+        hover=[hover(*row) for row in rows],
+    )
+    return Drawn("labels" if labelled else "bars", count, bars=bars)
+
+
+def outline(lane: Lane, window: tuple[int, int]) -> Outline:
+    """The rectangles' own outline where they are few, steps of the exact busy fraction of each bin above that."""
+    shown = inside(lane, window)
+    if len(shown.item) <= OUTLINES:
+        start, end = shown.start_ns / MS, shown.end_ns / MS
+        time = np.column_stack([start, start, end, end]).ravel()
+        return Outline(time, np.tile([0.0, 1.0, 1.0, 0.0], len(start)))
+    busy = busy_fraction(shown.start_ns, shown.end_ns, *window, BINS)
+    edges = window[0] + (window[1] - window[0]) * np.arange(BINS + 1, dtype=np.int64) // BINS
+    return Outline(np.repeat(edges / MS, 2), np.concatenate([[0.0], np.repeat(busy, 2), [0.0]]))
+
+
+def fitted(text: str, letters: int) -> str:
+    """The text, its beginning with an ellipsis, or nothing, whichever fits into so many letters."""
+    if len(text) <= letters:
+        return text
+    return text[: letters - 1] + "…" if letters >= 4 else ""

@@ -1,0 +1,65 @@
+"""What was meant: a click on the timeline as a time and a thing, a zoom as a window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.dashboard.views.lanes import MS
+from app.dashboard.views.step import StepView, item_at
+from app.dashboard.views.timeline import LANE_HEIGHT, LANES
+
+
+def clicked_item(click: dict[str, Any] | None) -> tuple[str, int] | None:
+    """("op" or "transfer", id) of the bar that was clicked; None beside bars."""
+    for point in (click or {}).get("points", ()):
+        data = point.get("customdata")
+        if isinstance(data, list) and len(data) == 3 and isinstance(data[0], str):
+            return ("op" if data[0] == "compute" else "transfer"), int(data[2])
+    return None
+
+
+def clicked_time(click: dict[str, Any] | None) -> int | None:
+    """The time (ns) under the pointer."""
+    if not click:
+        return None
+    if click.get("xvals"):
+        return int(float(click["xvals"][0]) * MS)
+    for point in click.get("points", ()):
+        if "x" in point and "base" not in point:
+            return int(float(point["x"]) * MS)
+    return None
+
+
+def clicked_lane(click: dict[str, Any] | None) -> float | None:
+    """The height on the lanes' axis under the pointer; None when the click was on the memory curve."""
+    if not click or click.get("yaxes_id") != "y2" or not click.get("yvals"):
+        return None
+    return float(click["yvals"][0])
+
+
+def zoom_window(change: dict[str, Any] | None, end_ns: int) -> tuple[int, int] | None:
+    """The window (ns) of a relayout event; the whole step for a reset; None for any other event."""
+    if not change:
+        return None
+    if "xaxis.range" in change:
+        low, high = change["xaxis.range"]
+    elif "xaxis.range[0]" in change and "xaxis.range[1]" in change:
+        low, high = change["xaxis.range[0]"], change["xaxis.range[1]"]
+    elif change.get("xaxis.autorange"):
+        return 0, end_ns
+    else:
+        return None
+    start, end = int(float(low) * MS), int(float(high) * MS)
+    return (start, end) if end > start else None
+
+
+def item_under(click: dict[str, Any] | None, view: StepView) -> tuple[str, int] | None:
+    """The op or transfer at the clicked time in the clicked lane, where bars are too many to be drawn singly."""
+    time, height = clicked_time(click), clicked_lane(click)
+    if time is None or height is None:
+        return None
+    for key, centre in LANES.items():
+        if abs(height - centre) <= LANE_HEIGHT / 2:
+            item = item_at(getattr(view.lanes, key), time)
+            return None if item is None else ("op" if key == "compute" else "transfer", item)
+    return None
