@@ -19,9 +19,8 @@ from profiles.compare import LabelledProfile
 from profiles.lanes import Lane, lanes
 from profiles.series import downsample, memory_curve
 
-# One colour and one dash per profile: the dash tells them apart where the colour does not.
 COLOURS = ("#3D72F6", "#ED962F", "#1F9252", "#BD65A5", "#45C1ED", "#B62121", "#8643A5", "#77807C")
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "solid", "dash", "dot")
+DASHES = {"measured": "solid", "predicted": "dash"}
 PHASES = {
     "forward": "#7C8DB5",
     "backward": "#56668F",
@@ -62,16 +61,20 @@ def size_scale(largest_bytes: int) -> Scale:
 
 
 def memory_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
-    """Device bytes over the median step, one line per profile, its peak marked, every limit a dashed line."""
+    """Device bytes over the median step, one line per profile (solid when measured, dashed when predicted), its peak
+    marked, and every limit that lies near the curves."""
     curves = [memory_curve(p.profile, p.profile.median_step) for p in profiles]
-    limits = sorted({p.profile.schedule.memory_limit_bytes for p in profiles})
-    size = size_scale(max([*(c.peak[1] for c in curves), *limits]))
+    highest = max(curve.peak[1] for curve in curves)
+    # The limit of a run that needed none (the whole device) would press the curves to the ground.
+    limits = sorted({s.memory_limit_bytes for s in (p.profile.schedule for p in profiles)})
+    limits = [limit for limit in limits if limit <= highest * 5 // 4]
+    size = size_scale(highest)
     time = _time_scale(profiles)
     traces: list[_Figure] = []
     for index, (item, curve) in enumerate(zip(profiles, curves, strict=True)):
         drawn, (peak_at, peak) = downsample(curve, _BINS), curve.peak
         name, colour = f"{item.label} ({item.profile.kind})", COLOURS[index % len(COLOURS)]
-        line = {"shape": "hv", "width": 2, "color": colour, "dash": DASHES[index % len(DASHES)]}
+        line = {"shape": "hv", "width": 2, "color": colour, "dash": DASHES[item.profile.kind]}
         traces.append(
             {
                 "type": "scatter",
@@ -105,8 +108,8 @@ def memory_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
             "x1": 1,
             "y0": limit / size.divisor,
             "y1": limit / size.divisor,
-            "line": {"color": WAITING, "width": 1.5, "dash": "dash"},
-            "label": {"text": f"limit {format_bytes(limit)}", "textposition": "end", "font": {"size": 11}},
+            "line": {"color": WAITING, "width": 1.2, "dash": "dot"},
+            "label": {"text": f"limit {format_bytes(limit)}", "textposition": "start", "font": {"size": 11}},
         }
         for limit in limits
     ]
@@ -114,7 +117,7 @@ def memory_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
         "height": 340,
         "shapes": shapes,
         "hovermode": "x unified",
-        "xaxis": {"title": {"text": f"time in the step ({time.unit})"}},
+        "xaxis": _time_axis(profiles, time),
         "yaxis": {"title": {"text": f"device memory ({size.unit})"}, "rangemode": "tozero"},
         "legend": {"orientation": "h", "y": 1.12, "x": 0},
     }
@@ -168,7 +171,7 @@ def gantt_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
         "hovermode": "closest",
         "hoverdistance": 40,
         "annotations": titles,
-        "xaxis": {"title": {"text": f"time in the step ({time.unit})"}},
+        "xaxis": _time_axis(profiles, time),
         "yaxis": {
             "tickvals": [y for y, _ in ticks],
             "ticktext": [text for _, text in ticks],
@@ -183,6 +186,12 @@ def gantt_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
 
 def _time_scale(profiles: Sequence[LabelledProfile]) -> Scale:
     return time_scale(max(_span(p.profile) for p in profiles))
+
+
+def _time_axis(profiles: Sequence[LabelledProfile], time: Scale) -> _Figure:
+    """The same range in both charts, so that they stand exactly above each other."""
+    longest = max(_span(p.profile) for p in profiles) / time.divisor
+    return {"title": {"text": f"time in the step ({time.unit})"}, "range": [0, longest * 1.01]}
 
 
 def _span(profile: Profile) -> int:

@@ -36,20 +36,19 @@
     document.getElementById(name).on("plotly_relayout", async (change) => {
       if (following) return;
       const update = {};
-      if (change["xaxis.autorange"]) update["xaxis.autorange"] = true;
+      if (change["xaxis.autorange"]) update["xaxis.range"] = figures[name].layout.xaxis.range.slice();
       else if ("xaxis.range[0]" in change) update["xaxis.range"] = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
       else return;
       following = true;
-      for (const other of names) if (other !== name) await Plotly.relayout(other, update);
+      for (const other of names) if (other !== name || change["xaxis.autorange"]) await Plotly.relayout(other, update);
       following = false;
     });
   }
 
   dark.addEventListener("change", () => {
     for (const name of names) {
-      const range = document.getElementById(name).layout.xaxis.range;
       const layout = themed(figures[name].layout);
-      layout.xaxis = { ...layout.xaxis, range };
+      layout.xaxis.range = document.getElementById(name).layout.xaxis.range;
       Plotly.react(name, figures[name].data, layout, figures[name].config);
     }
   });

@@ -106,10 +106,10 @@ def _heads(comparison: Comparison) -> list[str]:
 
 def _with_difference(value: Value, difference: Value, unit: Unit, lower_is_better: bool | None, is_base: bool) -> str:
     text = escape(format_value(value, unit))
-    if is_base or difference is None:
+    if is_base or not difference:
         return f"<td>{text}</td>"
     tone = ""
-    if difference and lower_is_better is not None:
+    if lower_is_better is not None:
         tone = " better" if (difference < 0) == lower_is_better else " worse"
     return (
         f'<td>{text}<small class="difference{tone}">{escape(format_value(difference, unit, signed=True))}</small></td>'
@@ -124,7 +124,9 @@ def _numbers(comparison: Comparison) -> str:
         )
         return f'<tr><th scope="row" class=text>{escape(number.name)}</th>{cells}</tr>'
 
-    return _table(["", *_heads(comparison)], map(row, comparison.numbers))
+    return _table(
+        ["", *_heads(comparison)], (row(number) for number in comparison.numbers if set(number.values) != {None})
+    )
 
 
 def _peak_table(comparison: Comparison, profiles: Sequence[LabelledProfile]) -> str:
@@ -154,9 +156,11 @@ def _storages(comparison: Comparison) -> str:
         cells = "".join(f"<td class=text>{escape(p.text) if p else '&ndash;'}</td>" for p in storage.placements)
         rows.append(
             f"<tr><td class='text name'>{escape(storage.name)}</td><td class=text>{escape(storage.tensor_class)}</td>"
-            f"<td>{format_bytes(storage.bytes)}</td>{cells}</tr>"
+            f"{cells}<td>{format_bytes(storage.bytes)}</td></tr>"
         )
-    return _table(["storage", "class", "size", *_heads(comparison)], rows, left=2) + _more(len(comparison.storages))
+    return _table(["storage", "class", *_heads(comparison), "size"], rows, left=2 + len(comparison.sides)) + _more(
+        len(comparison.storages)
+    )
 
 
 def _transfers(comparison: Comparison) -> str:
