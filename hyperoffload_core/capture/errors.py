@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hyperoffload_core.errors import UserError
 
-class CaptureError(ValueError):
+
+class CaptureError(UserError):
     """A model that cannot be captured; one sentence says what is wrong and where."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,9 @@ _PERSISTENT = ("weight", "optimizer_state", "kv_cache", "constant")
 
 def capture_cell(cell: Any, inputs: Sequence[Any], *, name: str, with_values: bool) -> CapturedModel:
     """See `hyperoffload_core.capture.capture`."""
-    raw = read_graph(export_mindir(cell, inputs))
+    with nullcontext() if with_values else _unmaterialised(cell):
+        model = export_mindir(cell, inputs)
+    raw = read_graph(model)
     optimizers = roles.find_optimizers(cell)
     raw, phases = captured_order(raw, roles.phases(raw, optimizers))
     graph = _graph(raw, phases, optimizers, name)
@@ -36,6 +39,16 @@ def capture_cell(cell: Any, inputs: Sequence[Any], *, name: str, with_values: bo
         parameters=parameters,
         inputs=tuple(raw.inputs),
     )
+
+
+@contextmanager
+def _unmaterialised(cell: Any) -> Iterator[None]:
+    """Compiling gives every parameter its memory first; a cell captured without values must not need it."""
+    cell.init_parameters_data = lambda *_args, **_kwargs: {}
+    try:
+        yield
+    finally:
+        del cell.init_parameters_data
 
 
 def _graph(raw: RawGraph, phases: list[Phase], optimizers: roles.Optimizers, name: str) -> Graph:

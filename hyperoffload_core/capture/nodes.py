@@ -147,8 +147,8 @@ class _Reader:
         primitive = self.primitives.get(node.op_type.removeprefix("REF::"))
         if primitive is None:
             raise CaptureError(
-                f"{node.domain or node.op_type} calls a function of the graph: control flow that depends on tensor values "
-                "cannot be captured"
+                f"{node.domain or node.op_type} calls a function of the graph: control flow that depends on tensor "
+                "values cannot be captured"
             )
         name = primitive.op_type
         arguments = [self._value(i) for i in node.input]
@@ -348,7 +348,7 @@ class _Reader:
                 if through or (base in c.writes and n < last):
                     raise CaptureError(
                         f"{c.domain} ({c.primitive}) writes in place {'through' if through else 'under'} the strided "
-                        f"view that {self.calls[made].domain} made; capture supports in-place writes to whole tensors only"
+                        f"view that {self.calls[made].domain} made; only in-place writes to whole tensors can be captured"
                     )
 
     def _in_memory_order(self) -> list[RawCall]:

@@ -1,7 +1,9 @@
 """A LLaMA-style decoder written as ordinary MindSpore cells: RMSNorm, rotary embedding, grouped-query attention, SwiGLU.
 
 The shapes of ``LLAMA3_8B`` are those of the public configuration (32 layers, hidden 4096, 32 query and 8 key/value heads,
-feed-forward 14336, vocabulary 128256).
+feed-forward 14336, vocabulary 128256). With ``fused`` the decoder calls the kernels a model on Ascend calls (RmsNorm,
+RotaryPositionEmbedding, FlashAttentionScore). Those have no CPU kernels: such a graph is captured and simulated here,
+never executed.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from dataclasses import dataclass
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
+from mindspore.common.initializer import Normal, initializer
+from mindspore.ops.operations.nn_ops import FlashAttentionScore
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class LlamaConfig:
     rope_theta: float = 500000.0
     norm_epsilon: float = 1e-5
     dtype: ms.Type = ms.float32
+    fused: bool = False
 
     @property
     def head_size(self) -> int:
@@ -43,6 +48,7 @@ LLAMA3_8B = LlamaConfig(
     vocabulary=128256,
     sequence=4096,
     dtype=ms.bfloat16,
+    fused=True,
 )
 
 
@@ -57,10 +63,12 @@ def _rotary_table(config: LlamaConfig) -> tuple[np.ndarray, np.ndarray]:
 class RMSNorm(nn.Cell):
     def __init__(self, config: LlamaConfig):
         super().__init__()
-        self.weight = Parameter(Tensor(np.ones(config.hidden_size), config.dtype), name="weight")
-        self.epsilon = config.norm_epsilon
+        self.weight = Parameter(initializer("ones", (config.hidden_size,), config.dtype), name="weight")
+        self.epsilon, self.fused = config.norm_epsilon, config.fused
 
     def construct(self, x):
+        if self.fused:
+            return ops.rms_norm(x, self.weight, self.epsilon)[0]
         variance = ops.mean(ops.square(x), -1, True)
         return x * ops.rsqrt(variance + self.epsilon) * self.weight
 
@@ -76,8 +84,14 @@ class Attention(nn.Cell):
         self.value = nn.Dense(config.hidden_size, kv_size, has_bias=False, dtype=config.dtype)
         self.output = nn.Dense(config.hidden_size, config.hidden_size, has_bias=False, dtype=config.dtype)
         self.scale = config.head_size**-0.5
+        self.fused = config.fused
+        if config.fused:
+            # sparse_mode 2: causal, with the compressed mask of 2048 x 2048 that this mode wants.
+            self.attend = FlashAttentionScore(config.heads, scale_value=self.scale, input_layout="BNSD", sparse_mode=2)
 
     def rotate(self, x, cosine, sine):
+        if self.fused:
+            return ops.rotary_position_embedding(x, cosine, sine)
         half = self.head_size // 2
         swapped = ops.concat((-x[..., half:], x[..., :half]), axis=-1)
         return x * cosine + swapped * sine
@@ -87,13 +101,20 @@ class Attention(nn.Cell):
         query = self.query(x).reshape(batch, sequence, self.heads, self.head_size).transpose(0, 2, 1, 3)
         key = self.key(x).reshape(batch, sequence, self.kv_heads, self.head_size).transpose(0, 2, 1, 3)
         value = self.value(x).reshape(batch, sequence, self.kv_heads, self.head_size).transpose(0, 2, 1, 3)
-        query = self.rotate(query, cosine, sine).reshape(batch, self.kv_heads, self.groups * sequence, self.head_size)
-        key = self.rotate(key, cosine, sine)
+        query, key = self.rotate(query, cosine, sine), self.rotate(key, cosine, sine)
+        if self.fused:
+            context = self.attend(query, key, value, None, None, None, mask, None, None, None)[3]
+        else:
+            context = self.attend_plainly(query, key, value, mask)
+        return self.output(context.transpose(0, 2, 1, 3).reshape(batch, sequence, -1))
+
+    def attend_plainly(self, query, key, value, mask):
+        batch, _, sequence, _ = query.shape
+        query = query.reshape(batch, self.kv_heads, self.groups * sequence, self.head_size)
         scores = ops.matmul(query, key.transpose(0, 1, 3, 2)) * self.scale
         scores = scores.reshape(batch, self.kv_heads, self.groups, sequence, sequence) + mask
         weights = ops.softmax(scores, -1).reshape(batch, self.kv_heads, self.groups * sequence, sequence)
-        context = ops.matmul(weights, value).reshape(batch, self.heads, sequence, self.head_size)
-        return self.output(context.transpose(0, 2, 1, 3).reshape(batch, sequence, -1))
+        return ops.matmul(weights, value).reshape(batch, self.heads, sequence, self.head_size)
 
 
 class FeedForward(nn.Cell):
@@ -123,17 +144,20 @@ class Decoder(nn.Cell):
 
     def __init__(self, config: LlamaConfig):
         super().__init__()
-        self.embedding = nn.Embedding(config.vocabulary, config.hidden_size, dtype=config.dtype)
+        table = initializer(Normal(0.02), (config.vocabulary, config.hidden_size), config.dtype)
+        self.embedding = Parameter(table, name="embedding")
         self.blocks = nn.CellList([Block(config) for _ in range(config.layers)])
         self.norm = RMSNorm(config)
         self.head = nn.Dense(config.hidden_size, config.vocabulary, has_bias=False, dtype=config.dtype)
         cosine, sine = _rotary_table(config)
         self.cosine, self.sine = Tensor(cosine, config.dtype), Tensor(sine, config.dtype)
-        mask = np.triu(np.full((config.sequence, config.sequence), -1e4, np.float32), 1)
-        self.mask = Tensor(mask, config.dtype)
+        if config.fused:
+            self.mask = Tensor(np.triu(np.ones((2048, 2048)), 1), ms.bool_)
+        else:
+            self.mask = Tensor(np.triu(np.full((config.sequence, config.sequence), -1e4, np.float32), 1), config.dtype)
 
     def construct(self, tokens):
-        x = self.embedding(tokens)
+        x = ops.gather(self.embedding, tokens, 0)
         for block in self.blocks:
             x = block(x, self.cosine, self.sine, self.mask)
         return self.head(self.norm(x))
