@@ -1,7 +1,8 @@
 """Background jobs: a compile or a run asked for from the browser, each in a fresh interpreter of its own.
 
-The job's process runs ``hyperoffload work JOB``, which calls the same functions as the command line (`app.actions`, `app.sessions`) and
-reports into the job's row, so that any page (or a reload) can watch it. Nothing here imports mindspore.
+The job's process runs ``hyperoffload work JOB``, which calls the same functions as the command line (`app.actions`,
+`app.sessions`) and reports into the job's row, so that any page (or a reload) can watch it. Nothing here imports
+mindspore.
 """
 
 from __future__ import annotations

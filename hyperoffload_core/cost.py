@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.hardware import Hardware
@@ -54,9 +55,11 @@ def moved_bytes(graph: Graph, op: Op) -> int:
 
 
 def measured_durations(profiles: Sequence[Profile]) -> Durations:
-    """Median per op over all steps of measured profiles of one graph.
+    """Median per op over all steps of measured profiles of one graph, scaled alike for all ops so that together they
+    take as long as they did in the median step (the sum of medians is less: now and then any op is slow).
 
-    Raises `CostError` when there is none, when one is a prediction, or when they belong to different graphs.
+    Where nothing was transferred, an op's time begins when the op before it ended, so that it holds the cost of
+    launching it. Raises `CostError` when there is no profile, when one is a prediction, or for different graphs.
     """
     if not profiles:
         raise CostError("no profile to take op durations from")
@@ -65,18 +68,28 @@ def measured_durations(profiles: Sequence[Profile]) -> Durations:
         raise CostError("op durations can be taken from measured profiles only, and one of these is a prediction")
     if any(p.schedule.graph.hash != graph.hash for p in profiles):
         raise CostError("the profiles belong to different graphs, so their op durations cannot be combined")
-    ops = np.concatenate([p.ops.op for p in profiles])
-    elapsed = np.concatenate([p.ops.end_ns - p.ops.start_ns for p in profiles])
-    by_op = np.lexsort((elapsed, ops))
-    ops, elapsed = ops[by_op], elapsed[by_op]
-    ids, first, counts = np.unique(ops, return_index=True, return_counts=True)
-    if len(ids) != len(graph.ops):
-        missing = next(op.name for op in graph.ops if op.id not in set(ids.tolist()))
-        raise CostError(f"the profiles hold no event of op {missing!r}")
-    medians = elapsed[first + (counts - 1) // 2]
-    steps = sum(p.step_count for p in profiles)
-    title = profiles[0].schedule.hardware.title
+    elapsed = np.concatenate([_elapsed(p) for p in profiles])
+    medians = np.median(elapsed, axis=0)
+    scale = float(np.median(elapsed.sum(axis=1))) / max(1.0, float(medians.sum()))
+    steps = len(elapsed)
     return Durations(
-        tuple(max(1, int(m)) for m in medians),
-        f"measured on {title}, median of {steps} step{'s' if steps != 1 else ''}",
+        tuple(max(1, round(ns)) for ns in (medians * scale).tolist()),
+        f"measured on {profiles[0].schedule.hardware.title}, median of {steps} step{'s' if steps != 1 else ''}",
     )
+
+
+def _elapsed(profile: Profile) -> NDArray[np.int64]:
+    """Time of each op in each step, (steps, ops), columns by op id."""
+    graph, events = profile.schedule.graph, profile.ops
+    in_order = np.lexsort((events.start_ns, events.step))
+    ops, start, end = events.op[in_order], events.start_ns[in_order], events.end_ns[in_order]
+    if len(ops) != profile.step_count * len(graph.ops):
+        missing = next(op.name for op in graph.ops if (ops == op.id).sum() != profile.step_count)
+        raise CostError(f"the profile does not hold one event per step of op {missing!r}")
+    shape = (profile.step_count, len(graph.ops))
+    begin = start.reshape(shape)
+    if not profile.schedule.transfers:
+        begin = np.concatenate([np.zeros((shape[0], 1), np.int64), end.reshape(shape)[:, :-1]], axis=1)
+    elapsed = np.empty(shape, np.int64)
+    np.put_along_axis(elapsed, ops.reshape(shape), end.reshape(shape) - begin, axis=1)
+    return elapsed

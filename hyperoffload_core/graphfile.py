@@ -21,7 +21,7 @@ class GraphFileError(UserError):
 
 @dataclass(frozen=True)
 class GraphFile:
-    """``source`` says how the graph was captured: ``{"model": "llama3-8b-train"}`` or ``{"model": "/a/b.py:build"}``."""
+    """``source`` says how to capture it again: ``{"model": "llama3-8b-train"}`` or ``{"model": "/a/b.py:build"}``."""
 
     graph: Graph
     source: dict[str, Any] = field(default_factory=dict)

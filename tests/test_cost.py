@@ -78,10 +78,23 @@ def _profile(durations: list[list[int]]) -> Profile:
     )
 
 
-def test_a_measured_duration_is_the_median_over_the_steps_of_all_profiles() -> None:
-    durations = measured_durations([_profile([[5, 70, 9], [4, 90, 1000]]), _profile([[6, 80, 8]])])
-    assert durations.ns == (5, 80, 9)
+def test_measured_durations_are_medians_that_add_up_to_the_median_step() -> None:
+    durations = measured_durations([_profile([[5, 70, 9], [4, 90, 100]]), _profile([[6, 80, 8]])])
+    medians, median_step = (5, 80, 9), 94
+    assert durations.ns == medians
+    assert sum(durations.ns) == median_step
     assert "median of 3 steps" in durations.source
+
+
+def test_a_rare_slow_op_in_every_step_is_spread_over_the_ops() -> None:
+    durations = measured_durations([_profile([[30, 10, 10], [10, 30, 10], [10, 10, 30]])])
+    assert durations.ns == (17, 17, 17)
+
+
+def test_launching_an_op_is_part_of_its_time() -> None:
+    profile = _profile([[5, 70, 9]])
+    late = replace(profile.ops, start_ns=profile.ops.start_ns + np.array([0, 3, 0]))
+    assert measured_durations([replace(profile, ops=late)]).ns == (5, 70, 9)
 
 
 def test_an_op_without_time_still_has_a_duration() -> None:

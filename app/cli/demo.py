@@ -11,7 +11,7 @@ from app.cli.run import run_policies
 from app.cli.serve import check_address, serve_database
 from hyperoffload_core.policy import Policy
 
-DEMO_MODEL = "llama-demo-train"
+DEMO_MODEL = "demo"
 DEFAULT_LINK = "4GB/s"
 
 

@@ -87,7 +87,7 @@ def session_cells(title: str, measured: RunRow, predicted: RunRow | None) -> lis
     return [
         title,
         format_bytes(measured.memory_limit_bytes) if limited else "-",
-        format_bytes(measured.peak_planned_bytes),
+        format_bytes(measured.reserved_bytes),
         size(measured.peak_bytes),
         time(measured.step_median_ns),
         f"{time(measured.step_min_ns)}..{time(measured.step_max_ns)}",
@@ -102,15 +102,42 @@ def session_cells(title: str, measured: RunRow, predicted: RunRow | None) -> lis
     ]
 
 
+_DOCUMENT = (
+    "strategy",
+    "memory_limit_bytes",
+    "step_count",
+    "step_median_ns",
+    "step_min_ns",
+    "step_max_ns",
+    "compute_ns",
+    "exposed_ns",
+    "blocking_ns",
+    "transfer_ns",
+    "hidden_ns",
+    "overlap",
+    "bytes_out",
+    "bytes_in",
+    "losses",
+    "bit_identical",
+    "conditions",
+)
+
+
 def session_document(title: str, measured: RunRow, predicted: RunRow | None) -> dict[str, Any]:
-    """The same row as plain data; times in ns, sizes in bytes."""
-    names = ["strategy", "memory_limit_bytes", "peak_planned_bytes", "peak_bytes", "step_count", "step_median_ns", "step_min_ns", "step_max_ns", "compute_ns", "exposed_ns", "blocking_ns", "transfer_ns", "hidden_ns", "overlap", "bytes_out", "bytes_in", "losses", "bit_identical", "conditions"]
+    """The same row as plain data; times in ns, sizes in bytes.
+
+    ``peak_planned_bytes`` and ``peak_measured_bytes`` are device memory with its address space (what the device must
+    have), ``live_peak_planned_bytes`` is without gaps between addresses.
+    """
     return {
         "policy": title,
         "run": measured.id,
         "predicted_run": predicted.id if predicted else None,
         "predicted_step_ns": predicted.step_median_ns if predicted else None,
-        **{name: getattr(measured, name) for name in names},
+        "peak_planned_bytes": measured.reserved_bytes,
+        "peak_measured_bytes": measured.peak_bytes,
+        "live_peak_planned_bytes": measured.peak_planned_bytes,
+        **{name: getattr(measured, name) for name in _DOCUMENT},
     }
 
 
