@@ -59,14 +59,15 @@ def naive_schedule(
     gaps: Sequence[tuple[int, int]] = (),
     homes: Mapping[int, Home] | None = None,
     early_stores: bool = False,
-    ahead: int = 0,
+    ahead: int | Mapping[int, int] = 0,
     parts: int = 1,
 ) -> Schedule:
     """Everything resident but for ``gaps``: ``(storage, k)`` leaves after its access k and is back for access k + 1.
 
     k = -1 is the gap before the first access, the last k the one to the end of the step. ``homes`` names storages at
     home in the pool. A prefetch is issued ``ahead`` ops earlier than just before its op; ``early_stores`` leave after
-    the last write of a stay, others after its last access; transfers are split into ``parts``.
+    the last write of a stay, others after its last access; transfers are split into ``parts``. ``ahead`` may be one
+    number, or one per storage.
     """
     order = tuple(order) if order is not None else tuple(range(len(graph.ops)))
     durations = tuple(durations_ns) if durations_ns is not None else (10,) * len(graph.ops)
@@ -126,7 +127,12 @@ def _stays(graph: Graph, order: Sequence[int], gaps: set[tuple[int, int]], home:
 
 
 def _moves(
-    graph: Graph, order: Sequence[int], stays: Sequence[_Stay], early_stores: bool, ahead: int, parts: int
+    graph: Graph,
+    order: Sequence[int],
+    stays: Sequence[_Stay],
+    early_stores: bool,
+    ahead: int | Mapping[int, int],
+    parts: int,
 ) -> list[_Move]:
     moves: list[_Move] = []
     last_access: dict[int, int] = {}
@@ -140,7 +146,8 @@ def _moves(
 
     for stay in stays:
         if stay.arrives:
-            just_in_time = stay.accesses[0] - 1 - ahead if stay.accesses else len(order) - 1
+            distance = ahead if isinstance(ahead, int) else ahead.get(stay.storage, 0)
+            just_in_time = stay.accesses[0] - 1 - distance if stay.accesses else len(order) - 1
             issue("prefetch", stay, max(just_in_time, last_access.get(stay.storage, -1)))
         if stay.leaves:
             writers = [p for p in stay.accesses if stay.storage in graph.ops[order[p]].writes]

@@ -62,15 +62,15 @@ def storage_violations(timeline: Timeline) -> Iterator[ScheduleViolation]:
         text = f"{_name(timeline, t)} has no place on the device for its whole duration"
         yield ScheduleViolation("store" if t.kind == "store" else "residency", text, None, t.storage, t.start_ns)
     for storage, stays in enumerate(timeline.stays):
-        for before, after in pairwise(stays):
-            if after.start_ns < before.end_ns:
-                text = f"{graph.storages[storage].name!r} has two places on the device at once"
-                yield ScheduleViolation("residency", text, None, storage, after.start_ns)
         for earlier, later in pairwise(timeline.moves[storage]):
             if later.start_ns < earlier.end_ns and later.kind != earlier.kind:
                 text = f"{_name(timeline, later)} starts before the {earlier.kind} of it has ended"
                 safe = f"; its earliest safe start is {earlier.end_ns / 1e6:.6g} ms"
                 yield ScheduleViolation(later.kind, text + safe, None, storage, later.start_ns)
+        for before, after in pairwise(stays):
+            if after.start_ns < before.end_ns:
+                text = f"{graph.storages[storage].name!r} has two places on the device at once"
+                yield ScheduleViolation("residency", text, None, storage, after.start_ns)
         if stays or graph.exists_at_start(storage) or graph.lives_to_end(storage):
             yield from _Value(timeline, storage).follow()
 
