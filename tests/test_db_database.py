@@ -1,0 +1,185 @@
+"""The database opens, is made and migrated in one go, and says in one sentence why when it cannot be used."""
+
+from __future__ import annotations
+
+import ast
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from profiles_samples import offload_schedule, profile_of
+
+import db.database
+from db.database import HEAD, DatabaseError, open_database
+from db.models import Base
+from db.recordings import RunDescription, record_profile
+
+
+def test_a_new_file_has_exactly_the_tables_of_the_models(tmp_path: Path) -> None:
+    database = open_database(tmp_path / "deep" / "er" / "runs.db")
+    with database.read() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+
+
+def test_head_is_the_newest_migration() -> None:
+    config = Config()
+    config.set_main_option("script_location", "db:migrations")
+    assert ScriptDirectory.from_config(config).get_current_head() == HEAD
+
+
+def test_connections_use_wal_and_foreign_keys(tmp_path: Path) -> None:
+    database = open_database(tmp_path / "runs.db")
+    with database.read() as connection:
+        pragmas = {n: connection.exec_driver_sql(f"PRAGMA {n}").scalar() for n in ("journal_mode", "synchronous")}
+        assert pragmas == {"journal_mode": "wal", "synchronous": 1}
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == db.database.BUSY_TIMEOUT_MS
+
+
+def test_opening_again_changes_nothing_and_needs_no_alembic(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    open_database(path).close()
+    before = path.read_bytes()
+    code = (
+        "import sys; from db.database import open_database; open_database(sys.argv[1]).close(); "
+        "sys.exit('alembic' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True, cwd=Path(__file__).parent.parent)
+    assert path.read_bytes() == before
+
+
+def test_several_openers_at_once_make_one_schema(tmp_path: Path) -> None:
+    errors: list[BaseException] = []
+
+    def make() -> None:
+        try:
+            open_database(tmp_path / "runs.db").close()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=make) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+def test_a_text_file_is_not_a_database(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("just some notes, longer than an SQLite header would be: " * 20)
+    with pytest.raises(DatabaseError, match=r"notes\.txt is not a database"):
+        open_database(path)
+    assert path.read_text().startswith("just some notes")
+
+
+def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "photos.db"
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE photo (name TEXT)")
+    other.commit()
+    with pytest.raises(DatabaseError, match="database of another program"):
+        open_database(path)
+    assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("photo",)]
+
+
+def test_a_newer_schema_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    open_database(path).close()
+    newer = sqlite3.connect(path)
+    newer.execute("UPDATE alembic_version SET version_num = '0099'")
+    newer.commit()
+    with pytest.raises(DatabaseError, match=f"newer HyperOffload .schema 0099, this program knows up to {HEAD}."):
+        open_database(path)
+
+
+def test_a_missing_file_is_made_only_where_that_was_meant(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match=r"there is no database at .*; `hyperoffload demo`"):
+        open_database(tmp_path / "runs.db", create=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_not_a_database(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match="is a folder"):
+        open_database(tmp_path)
+
+
+@pytest.mark.parametrize("path", ["/proc/runs.db", "/proc/made/runs.db"])
+def test_an_unwritable_folder_is_named(path: str) -> None:
+    with pytest.raises(DatabaseError, match=r"/proc"):
+        open_database(path)
+
+
+def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(DatabaseError, match=r"the folder .*file cannot be made"):
+        open_database(tmp_path / "file" / "runs.db")
+
+
+def test_a_locked_database_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(db.database, "BUSY_TIMEOUT_MS", 50)
+    database = open_database(tmp_path / "runs.db")
+    holder = sqlite3.connect(database.path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(DatabaseError, match="is locked by another process"), database.write():
+        pass
+
+
+def test_a_full_disk_says_so_and_keeps_what_was_there(tmp_path: Path) -> None:
+    database = open_database(tmp_path / "runs.db")
+    profile = profile_of(offload_schedule(), steps=2000)
+    description = RunDescription("predicted", profile.schedule, "tiny")
+    with database.engine.connect() as connection:
+        # SQLite gives the same error for its own page limit as for a full disk; the limit belongs to the connection.
+        connection.exec_driver_sql("PRAGMA max_page_count = 60")
+    with pytest.raises(DatabaseError, match=r"the disk that holds .* is full"):
+        record_profile(database, description, profile)
+    with open_database(database.path).read() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM run").scalar() == 0
+        assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
+
+
+def test_a_failed_migration_leaves_an_empty_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from alembic import op
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("power failed")
+
+    monkeypatch.setattr(op, "create_table", refuse)
+    with pytest.raises(RuntimeError, match="power failed"):
+        open_database(tmp_path / "runs.db")
+    monkeypatch.undo()
+    open_database(tmp_path / "runs.db")
+
+
+UPPER = {
+    "hyperoffload_core": {"db", "profiles", "app", "sqlalchemy", "alembic", "dash", "plotly"},
+    "db": {"profiles", "app", "dash", "plotly", "mindspore"},
+    "profiles": {"app", "dash", "mindspore"},
+}
+
+
+@pytest.mark.parametrize("package", UPPER)
+def test_dependencies_point_down_only(package: str) -> None:
+    root = Path(__file__).parent.parent
+    wrong = [
+        f"{file.relative_to(root)} imports {name}"
+        for file in (root / package).rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        for name in _imported(node)
+        if name.partition(".")[0] in UPPER[package] | {"pandas", "pyarrow"}
+    ]
+    assert wrong == []
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
