@@ -67,9 +67,11 @@ def compile_schedule(
         limit_bytes=limit_bytes,
         actions=actions,
         options=options,
-        progress=progress or (lambda fraction, words: None),
-        cancelled=cancelled or (lambda: False),
     )
+    if progress is not None:
+        request = replace(request, progress=progress)
+    if cancelled is not None:
+        request = replace(request, cancelled=cancelled)
     try:
         plan = strategy.plan(request)
     except NoPlacementError as error:

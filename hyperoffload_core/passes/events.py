@@ -26,7 +26,7 @@ class Edges:
 
 @dataclass(frozen=True)
 class Occupant:
-    """Who takes bytes [offset, offset + bytes) from ``start_ns`` on: a stay, or an op's workspace as a stay of its own."""
+    """Who takes bytes [offset, offset + bytes) from ``start_ns`` on: a stay, or an op's workspace as its own stay."""
 
     stay: Stay
     offset: int
@@ -104,7 +104,7 @@ def _latest(transfers: set[int], rank: dict[int, tuple[int, int]]) -> dict[int, 
 
 
 def _successions(occupants: Sequence[Occupant]) -> list[tuple[Occupant, Stay]]:
-    """Pairs (occupant, stay that had some of its bytes last). Earlier owners of a byte are ordered through the later."""
+    """Pairs (occupant, stay that had some of its bytes last). Earlier owners of a byte come before those anyway."""
     pairs: list[tuple[Occupant, Stay]] = []
     starts: list[int] = []
     segments: list[tuple[int, int, Stay]] = []

@@ -22,7 +22,7 @@ from hyperoffload_core.passes.insertion import Inserted
 from hyperoffload_core.passes.plan import Plan, Stay
 
 _NEVER = 1 << 62
-_LOOKAHEAD = 16
+_LOOKAHEAD = 6
 """How many Prefetches, in the order of their consumers, are tried when the first one cannot start yet."""
 _LEAD_DIVISOR = 8
 """A Prefetch is to arrive this fraction of its own duration early, so that small errors of prediction do not stall."""
@@ -211,15 +211,15 @@ class _Play:
             while started:
                 started = False
                 position = self.position
-                if not self.running and position < count and self.missing[position] == 0:
-                    if self.used + self.need[position] <= self.limit:
-                        self.used += self.need[position]
-                        self.running, started = True, True
-                        op_start[position] = now
-                        compute_end = op_end[position] = now + problem.durations_ns[position]
-                        previous = op_end[position - 1] if position else 0
-                        data_wait[position] = max(0, data_ready - previous)
-                        memory_wait[position] = now - max(previous, data_ready)
+                has_data = not self.running and position < count and self.missing[position] == 0
+                if has_data and self.used + self.need[position] <= self.limit:
+                    self.used += self.need[position]
+                    self.running, started = True, True
+                    op_start[position] = now
+                    compute_end = op_end[position] = now + problem.durations_ns[position]
+                    previous = op_end[position - 1] if position else 0
+                    data_wait[position] = max(0, data_ready - previous)
+                    memory_wait[position] = now - max(previous, data_ready)
                 for link in (0, 1):
                     index = self._startable(link, now)
                     if index is not None:
@@ -270,14 +270,12 @@ class _Play:
         if link == 0:
             return heapq.heappop(self.ready_stores)[1] if self.ready_stores else None
         for place_in_queue, index in enumerate(self.fetches[:_LOOKAHEAD]):
-            if self._may_fetch(index, now):
+            if self.bounds[index] <= self.ended and self._may_fetch(index, now):
                 return self.fetches.pop(place_in_queue)
         return None
 
     def _may_fetch(self, index: int, now: int) -> bool:
         valid_after = self.valid_after[index]
-        if self.bounds[index] > self.ended:
-            return False
         if valid_after is not None and not 0 <= self.transfer_end[valid_after] <= now:
             return False
         stay = self.inserted.stays[self.stay_of[index]]

@@ -43,8 +43,8 @@ class Plan:
 
     ``offsets[stay]`` are addresses if the strategy assigns them itself (a run-time allocator), else None and the
     address pass does; ``workspace_offsets`` are then (position, offset) of the ops that have a workspace.
-    ``spans_ns[stay]`` and ``op_spans_ns[position]`` are the predicted (start, end) of each stay and op, which the address
-    pass packs; with given offsets they only order the stays in time.
+    ``spans_ns[stay]`` and ``op_spans_ns[position]`` are the predicted (start, end) of each stay and op, which the
+    address pass packs; with given offsets they only order the stays in time.
     """
 
     order: tuple[int, ...]

@@ -92,10 +92,9 @@ def find_candidates(
         last_write = writes[-1] if writes else -1
         if use.exists_at_start and (use.lives_to_end or not writes):
             cost = float(in_ns + (out_ns if writes else 0))
+            low = count + 2
             if use.lives_to_end:
                 low = freed_from(last, last_write) if writes else last + 2
-            else:
-                low = count + 2
             high = free_until(first)
             if high >= 0 or low < count + 2:
                 rows.append((use.storage, WRAP, size, low, high, True, cost, low, cost, last_write))
@@ -110,9 +109,20 @@ def find_candidates(
             if clean_low <= high:
                 both = float(out_ns + in_ns)
                 rows.append((use.storage, gap.index, size, low, high, False, both, clean_low, float(in_ns), write))
-    columns = list(zip(*rows, strict=True)) if rows else [[] for _ in range(10)]
-    kinds = (np.int64, np.int64, np.int64, np.int64, np.int64, np.bool_, np.float64, np.int64, np.float64, np.int64)
-    return Candidates(*(np.array(c, k) for c, k in zip(columns, kinds, strict=True)))
+    integers = np.array([[r[k] for k in (0, 1, 2, 3, 4, 7, 9)] for r in rows], np.int64).reshape(len(rows), 7)
+    costs = np.array([[r[6], r[8]] for r in rows], np.float64).reshape(len(rows), 2)
+    return Candidates(
+        storage=integers[:, 0],
+        index=integers[:, 1],
+        bytes=integers[:, 2],
+        low=integers[:, 3],
+        high=integers[:, 4],
+        wrap=np.array([r[5] for r in rows], np.bool_),
+        cost_ns=costs[:, 0],
+        clean_low=integers[:, 5],
+        clean_cost_ns=costs[:, 1],
+        last_write=integers[:, 6],
+    )
 
 
 def choose_gaps(
@@ -144,9 +154,7 @@ def choose_gaps(
         for other in rows_of[storage]:
             if other == row:
                 continue
-            if WRAP in (index, int(c.index[other])) and (index == -1 or int(c.index[other]) == -1):
-                available[other] = False
-            elif index == WRAP and low[other] > 0 and int(c.index[other]) == _last_index(uses[storage]):
+            if _exclude_each_other(index, int(c.index[other]), len(uses[storage].positions) - 1):
                 available[other] = False
             elif available[other] and _now_clean(c, row, other):
                 low[other], cost[other] = c.clean_low[other], c.clean_cost_ns[other]
@@ -208,8 +216,9 @@ def _apply(occupied: NDArray[np.int64], c: Candidates, low: NDArray[np.int64], r
         occupied[low[row] : c.high[row] + 1] += size
 
 
-def _last_index(use: Uses) -> int:
-    return len(use.positions) - 1
+def _exclude_each_other(one: int, other: int, last: int) -> bool:
+    """A wrap already leaves the gaps at the start and at the end of the step."""
+    return WRAP in (one, other) and bool({-1, last} & {one, other})
 
 
 def _now_clean(c: Candidates, taken: int, other: int) -> bool:

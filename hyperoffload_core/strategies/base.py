@@ -34,6 +34,14 @@ class Option:
     minimum: float | None = None
 
 
+def _silent(fraction: float, words: str) -> None:
+    """Progress that nobody watches."""
+
+
+def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Request:
     """One planning problem.
@@ -48,8 +56,8 @@ class Request:
     limit_bytes: int
     actions: tuple[Action, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
-    progress: Callable[[float, str], None] = lambda fraction, words: None
-    cancelled: Callable[[], bool] = lambda: False
+    progress: Callable[[float, str], None] = _silent
+    cancelled: Callable[[], bool] = _never
 
     def check_cancelled(self) -> None:
         if self.cancelled():

@@ -42,6 +42,7 @@ from hyperoffload_core.strategies.base import Option, Request, Strategy
 from hyperoffload_core.strategies.paging import PagingSetup, farthest_next_use, paged_plan
 
 _SECONDS = {"fast": 0.5, "normal": 3.0, "best": 20.0}
+_ATTEMPTS = 8
 _SETTINGS = ((True, 1.0, 0.0), (True, 1.0, 0.04), (True, 2.0, 0.0), (True, 4.0, 0.04), (False, 1.0, 0.0))
 """(count only the slots that transfers leave free, congestion, margin below the limit) that are tried per order."""
 
@@ -57,8 +58,7 @@ class _Variant:
 @dataclass(frozen=True)
 class _Solution:
     variant: _Variant
-    exact: bool
-    congestion: float
+    candidates: Candidates
     target_bytes: int
     forbidden: frozenset[Choice]
     placement: Placement
@@ -77,23 +77,21 @@ def plan(request: Request) -> Plan:
     kept = frozenset(s for s, action in enumerate(request.actions) if action == "keep")
     floor = smallest_feasible_limit(request.graph, kept).bytes
     deadline = time.monotonic() + _SECONDS[str(request.options.get("effort", "normal"))]
-    usable = limit
-    for attempt in range(6):
+    usable, best = limit, None
+    for attempt in range(_ATTEMPTS):
         if usable < floor:
             break
         request.check_cancelled()
-        request.progress(0.1 + 0.1 * attempt, "choosing what leaves the device")
-        best = _search(request, variants, usable, deadline)
+        request.progress(attempt / _ATTEMPTS, "choosing what leaves the device")
+        best = _with_less(request, best, usable, deadline) or _search(request, variants, usable, deadline)
         if best is None:
             break
-        request.progress(0.7, "assigning addresses")
-        result = to_plan(best.variant.problem, best.placement)
-        packed, height = pack_plan(request.graph, result, limit)
+        request.progress((attempt + 0.7) / _ATTEMPTS, "assigning addresses")
+        packed, height = pack_plan(request.graph, to_plan(best.variant.problem, best.placement), limit)
         if height <= limit:
             return packed
         usable -= max(height - limit, limit // 200)
-        deadline = time.monotonic() + (deadline - time.monotonic()) / 2
-    request.progress(0.8, "paging: the limit leaves no room for a schedule with foresight")
+    request.progress(0.9, "paging: the limit leaves no room for a schedule with foresight")
     return _last_resort(request, variants, kept)
 
 
@@ -113,34 +111,52 @@ def _variants(request: Request) -> list[_Variant]:
 def _search(request: Request, variants: Sequence[_Variant], limit: int, deadline: float) -> _Solution | None:
     bound = step_lower_bound_ns(request.graph, request.durations_ns, request.hardware, limit)
     best: _Solution | None = None
-    for variant in variants:
-        estimate = plain_estimate(variant.problem)
-        for exact, congestion, margin in _SETTINGS:
-            request.check_cancelled()
-            target = int(limit * (1 - margin))
-            solution = _solve(request, variant, estimate, exact, congestion, target, frozenset(), limit)
-            if solution is not None and (best is None or solution.cost < best.cost):
-                best = solution
-            if best is not None and best.placement.step_ns <= bound and not best.placement.inserted.transfers:
-                return best
+    first, *others = _SETTINGS
+    attempts = [(variant, first) for variant in variants]
+    while attempts:
+        variant, (exact, congestion, margin) = attempts.pop(0)
+        request.check_cancelled()
+        target = int(limit * (1 - margin))
+        solution = _solve(request, variant, _candidates(request, variant, exact, congestion), target, limit)
+        if solution is not None and (best is None or solution.cost < best.cost):
+            best = solution
+        if not attempts and others and (best is None or best.placement.step_ns > bound):
+            chosen = variants if best is None else [best.variant]
+            attempts, others = [(v, setting) for setting in others for v in chosen], []
+    return None if best is None else _improve(request, best, limit, bound, deadline)
+
+
+def _with_less(request: Request, best: _Solution | None, usable: int, deadline: float) -> _Solution | None:
+    """The solution planned again the same way with less memory."""
     if best is None:
         return None
-    return _improve(request, best, limit, bound, deadline)
+    again = _solve(request, best.variant, best.candidates, min(best.target_bytes, usable), usable, best.forbidden)
+    if again is None:
+        return None
+    bound = step_lower_bound_ns(request.graph, request.durations_ns, request.hardware, usable)
+    return _improve(request, again, usable, bound, deadline)
+
+
+def _candidates(
+    request: Request, variant: _Variant, exact: bool, congestion: float, placement: Placement | None = None
+) -> Candidates:
+    """Gaps with their effect, estimated from op times without stalls or, given a placement, with its stalls."""
+    if placement is None:
+        estimate = plain_estimate(variant.problem)
+    else:
+        estimate = Estimate(np.array(placement.op_start_ns, np.int64), np.array(placement.op_end_ns, np.int64))
+    estimate = replace(estimate, congestion=congestion)
+    return find_candidates(variant.problem, variant.uses, request.actions, estimate, exact=exact)
 
 
 def _solve(
     request: Request,
     variant: _Variant,
-    estimate: Estimate,
-    exact: bool,
-    congestion: float,
+    candidates: Candidates,
     target: int,
-    forbidden: frozenset[Choice],
     limit: int,
+    forbidden: frozenset[Choice] = frozenset(),
 ) -> _Solution | None:
-    candidates: Candidates = find_candidates(
-        variant.problem, variant.uses, request.actions, replace(estimate, congestion=congestion), exact=exact
-    )
     choices = choose_gaps(variant.problem, variant.uses, request.actions, candidates, target, forbidden)
     if choices is None:
         return None
@@ -149,39 +165,29 @@ def _solve(
         placement = place(variant.problem, inserted, limit)
     except NoPlacementError:
         return None
-    return _Solution(variant, exact, congestion, target, forbidden, placement)
+    return _Solution(variant, candidates, target, forbidden, placement)
 
 
 def _improve(request: Request, best: _Solution, limit: int, bound: int, deadline: float) -> _Solution:
-    """Forbid the gap behind one of the worst stalls, or plan with the stalled op times, and keep what is better."""
+    """Forbid the gap behind one of the worst stalls, choose again, and keep what is better."""
     tried: set[frozenset[Choice]] = {best.forbidden}
     while time.monotonic() < deadline and best.placement.step_ns > bound:
-        request.check_cancelled()
         request.progress(0.5, f"improving: {best.placement.step_ns / bound - 1:.1%} above the bound")
-        improved = False
+        better = None
         for choices in _suspects(best):
+            request.check_cancelled()
             forbidden = best.forbidden | choices
-            if forbidden in tried:
+            if forbidden in tried or time.monotonic() >= deadline:
                 continue
             tried.add(forbidden)
-            for estimate in (plain_estimate(best.variant.problem), _stalled_estimate(best.placement)):
-                solution = _solve(
-                    request, best.variant, estimate, best.exact, best.congestion, best.target_bytes, forbidden, limit
-                )
-                if solution is not None and solution.cost < best.cost:
-                    best, improved = solution, True
-                    break
-                if time.monotonic() >= deadline:
-                    break
-            if improved or time.monotonic() >= deadline:
+            solution = _solve(request, best.variant, best.candidates, best.target_bytes, limit, forbidden)
+            if solution is not None and solution.cost < best.cost:
+                better = solution
                 break
-        if not improved:
-            break
+        if better is None:
+            return best
+        best = better
     return best
-
-
-def _stalled_estimate(placement: Placement) -> Estimate:
-    return Estimate(np.array(placement.op_start_ns, np.int64), np.array(placement.op_end_ns, np.int64))
 
 
 def _suspects(solution: _Solution) -> list[frozenset[Choice]]:

@@ -82,8 +82,8 @@ class _Allocator:
 
 @dataclass(frozen=True)
 class PagingSetup:
-    """``kept`` storages never leave. With ``on_demand`` a copy starts when the op that needs it, or its memory, is next;
-    otherwise as soon as data and memory allow."""
+    """``kept`` storages never leave. With ``on_demand`` a copy starts when the op that needs it, or its memory, is
+    next; otherwise as soon as data and memory allow."""
 
     graph: Graph
     order: tuple[int, ...]
@@ -242,7 +242,7 @@ class _Paging:
     def _allocate(
         self, storages: Iterable[int], workspace_bytes: int, wanted: set[int], position: int
     ) -> dict[int, int] | None:
-        """Addresses for all (the workspace under -1), putting out victims as needed; None where holes do not suffice."""
+        """Addresses for all (the workspace under -1), putting out victims as needed; None where that is not enough."""
         sizes = {s: self.sizes[s] for s in storages} | ({-1: workspace_bytes} if workspace_bytes else {})
         placed: dict[int, int] = {}
         for storage in sorted(sizes, key=lambda s: (-alignment_bytes(sizes[s]), -sizes[s], s)):
