@@ -18,7 +18,7 @@ Tag = tuple[int, int, int]
 EMPTY: Tag = (-1, -1, -1)
 
 
-class Corruption(AssertionError):
+class Corruption(AssertionError):  # noqa: N818
     """Memory does not hold what it must."""
 
 

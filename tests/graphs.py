@@ -98,7 +98,15 @@ def edge_graph(name: str, edges: Sequence[tuple[str, str, int]], order_edges: Se
     return b.graph()
 
 
-_DIAMOND = [("A", "B", 10), ("B", "C", 20), ("B", "D", 30), ("D", "E", 40), ("E", "F", 50), ("C", "F", 60), ("F", "G", 10)]
+_DIAMOND = [
+    ("A", "B", 10),
+    ("B", "C", 20),
+    ("B", "D", 30),
+    ("D", "E", 40),
+    ("E", "F", 50),
+    ("C", "F", 60),
+    ("F", "G", 10),
+]
 
 
 def olla_simple() -> Graph:
@@ -130,9 +138,9 @@ def adjacent_layers(layers: int = 8, size: int = 100) -> Graph:
 def race() -> Graph:
     """An activation that leaves after its producer and comes back for the backward op, over unrelated work."""
     b = GraphBuilder("race")
-    x, a, y, z = b.storage("x", 4, "input"), b.storage("a", 40), b.storage("y", 4), b.storage("z", 4, "output")
+    x, a, y, z = b.storage("x", 4, "input"), b.storage("a", 40), b.storage("y", 4, "input"), b.storage("z", 4, "output")
     b.op("produce", [x], [a])
-    b.op("other:0", [x], [y])
+    b.op("other:0", [y], [y])
     b.op("other:1", [y], [y])
     b.op("backward", [a, y], [z], "backward")
     return b.graph()

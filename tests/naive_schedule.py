@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from random import Random
 
 import numpy as np
@@ -74,8 +73,8 @@ def naive_schedule(
     home: list[Home] = [(homes or {}).get(s.id, "device") for s in graph.storages]
     stays = _stays(graph, order, set(gaps), home)
     moves = _moves(graph, order, stays, early_stores, ahead, parts)
-    _number(order, stays, moves)
-    _place(graph, stays, home)
+    _number(stays, moves)
+    _place(graph, stays)
 
     waits: list[set[int]] = [set() for _ in graph.ops]
     for stay in stays:
@@ -162,7 +161,7 @@ def _moves(
     return moves
 
 
-def _number(order: Sequence[int], stays: Sequence[_Stay], moves: Sequence[_Move]) -> None:
+def _number(stays: Sequence[_Stay], moves: Sequence[_Move]) -> None:
     """Where each stay begins and ends in the logical sequence."""
     stride = len(moves) + 1
 
@@ -182,7 +181,7 @@ def _number(order: Sequence[int], stays: Sequence[_Stay], moves: Sequence[_Move]
             stay.end = max(events, default=0)
 
 
-def _place(graph: Graph, stays: Sequence[_Stay], home: Sequence[Home]) -> None:
+def _place(graph: Graph, stays: Sequence[_Stay]) -> None:
     """First fit; a storage at home on the device ends at the address it starts at."""
     begin, end, low, high = (np.zeros(len(stays), dtype=np.int64) for _ in range(4))
     placed = 0
@@ -202,7 +201,9 @@ def _place(graph: Graph, stays: Sequence[_Stay], home: Sequence[Home]) -> None:
         for s in together:
             beside |= (begin[:placed] <= s.end) & (s.begin <= end[:placed])
         offset = 0
-        for taken_low, taken_high in sorted(zip(low[:placed][beside].tolist(), high[:placed][beside].tolist(), strict=True)):
+        for taken_low, taken_high in sorted(
+            zip(low[:placed][beside].tolist(), high[:placed][beside].tolist(), strict=True)
+        ):
             if offset + size <= taken_low:
                 break
             offset = max(offset, taken_high)
@@ -216,7 +217,7 @@ def _reuse_edges(
     graph: Graph, order: Sequence[int], stays: Sequence[_Stay], moves: Sequence[_Move], waits: Sequence[set[int]]
 ) -> None:
     """A stay begins after the last op and the last transfers of every earlier stay that shares bytes with it."""
-    begin, end = np.array([s.begin for s in stays]), np.array([s.end for s in stays])
+    end = np.array([s.end for s in stays])
     low = np.array([s.offset for s in stays])
     high = low + np.array([graph.storages[s.storage].bytes for s in stays])
     for stay in stays:
