@@ -97,7 +97,7 @@ def memory_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
                 "x": [peak_at / time.divisor],
                 "y": [peak / size.divisor],
                 "marker": {"size": 9, "color": colour, "symbol": "diamond"},
-                "hovertemplate": text.replace("%", "%%") + "<extra></extra>",
+                "hovertemplate": f"{text}<extra></extra>",
             }
         )
     shapes = [

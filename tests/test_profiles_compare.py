@@ -1,0 +1,123 @@
+"""A comparison aligns by name, says what differs, and says of every profile whether it was predicted or measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from profiles_samples import ACT, GRAPH, keep_schedule, offload_schedule, profile_of
+
+from hyperoffload_core.errors import UserError
+from hyperoffload_core.ir import Graph
+from profiles.compare import Comparison, LabelledProfile, Placement, compare
+
+
+@pytest.fixture
+def comparison() -> Comparison:
+    keep = profile_of(keep_schedule(), "measured", steps=3, losses=(3.0, 2.0, 1.0))
+    offload = profile_of(offload_schedule(), "predicted", losses=(3.0, 2.0, 1.0))
+    return compare([LabelledProfile("none", keep, 1), LabelledProfile("offload", offload, 2)])
+
+
+def test_numbers_come_with_differences_to_the_baseline(comparison: Comparison) -> None:
+    numbers = {n.name: (n.values, n.differences) for n in comparison.numbers}
+    assert numbers["step time"] == ((400, 420), (0, 20))
+    assert numbers["compute"] == ((400, 400), (0, 0))
+    assert numbers["blocking time"] == ((0, 20), (0, 20))
+    assert numbers["peak device memory"] == ((1750, 1750), (0, 0))
+    assert numbers["memory limit"] == ((4000, 1800), (0, -2200))
+    assert numbers["bytes in"] == ((0, 400), (0, 400))
+    assert numbers["overlap"] == ((None, 0.9), (None, None))
+    assert numbers["last loss"] == ((1.0, 1.0), (0.0, 0.0))
+
+
+def test_the_baseline_can_be_another_profile() -> None:
+    profiles = [LabelledProfile(n, profile_of(s)) for n, s in (("none", keep_schedule()), ("off", offload_schedule()))]
+    assert compare(profiles, baseline=1).numbers[0].differences == (-20, 0)
+
+
+def test_the_verdict_is_one_sentence_that_says_predicted_and_measured(comparison: Comparison) -> None:
+    assert comparison.verdict == (
+        "Against none (measured on Test box), offload (predicted on Test box) takes 1.05 times the step time, "
+        "needs the same device memory, waits 20 ns for transfers and ends with the same loss."
+    )
+
+
+def test_storages_whose_tier_decision_differs_are_listed(comparison: Comparison) -> None:
+    (storage,) = comparison.storages
+    assert (storage.name, storage.bytes) == ("act", 400)
+    assert [p.text for p in storage.placements if p] == ["kept", "offloaded 1 time"]
+
+
+def test_placements_read_like_decisions() -> None:
+    assert Placement("pool", 0, 2).text == "fetched from the pool 2 times"
+    assert Placement("pool", 0, 0).text == "stays in the pool"
+    assert Placement("device", 2, 2).text == "offloaded 2 times"
+
+
+def test_transfers_show_what_blocks(comparison: Comparison) -> None:
+    rows = {(t.storage, t.direction): t.moves for t in comparison.transfers}
+    assert set(rows) == {("act", "in"), ("act", "out")}
+    none, moved = rows["act", "in"]
+    assert none.count == 0
+    assert (moved.count, moved.bytes, moved.duration_ns, moved.exposed_ns, moved.blocking_ns) == (1, 400, 100, 20, 20)
+
+
+def test_ops_are_aligned_by_name_and_not_by_time() -> None:
+    order = (1, 0, 2, 3)
+    swapped = replace(GRAPH, ops=tuple(replace(GRAPH.ops[old], id=new, after=()) for new, old in enumerate(order)))
+    slow = profile_of(replace(keep_schedule(), graph=swapped))
+    slow.ops.end_ns[0] += 30  # the first op of this graph is "mix"
+    result = compare([LabelledProfile("a", profile_of(keep_schedule())), LabelledProfile("b", slow)])
+    assert (result.ops[0].name, result.ops[0].durations_ns, result.ops[0].differences_ns) == (
+        "mix",
+        (100, 130),
+        (0, 30),
+    )
+    assert all(op.largest_ns == 0 for op in result.ops[1:])
+
+
+def test_op_durations_are_medians_over_the_steps() -> None:
+    profile = profile_of(keep_schedule(), "measured", steps=3)
+    profile.ops.end_ns[[0, 4, 8]] = profile.ops.start_ns[[0, 4, 8]] + [90, 500, 110]
+    result = compare([LabelledProfile("a", profile), LabelledProfile("b", profile)])
+    assert {op.name: op.durations_ns[0] for op in result.ops}["embed"] == 110
+
+
+def test_an_op_that_only_one_graph_has_has_no_difference() -> None:
+    other = Graph("other", tuple(replace(op, name=f"{op.name}-2") for op in GRAPH.ops), GRAPH.storages)
+    profiles = [profile_of(keep_schedule()), profile_of(replace(keep_schedule(), graph=other))]
+    result = compare([LabelledProfile("a", profiles[0]), LabelledProfile("b", profiles[1])])
+    assert {op.name: op.durations_ns for op in result.ops}["mix-2"] == (None, 100)
+    assert all(op.differences_ns[1] is None for op in result.ops)
+
+
+def test_equal_profiles_differ_in_nothing() -> None:
+    profile = profile_of(offload_schedule())
+    result = compare([LabelledProfile("a", profile), LabelledProfile("b", profile)])
+    assert (result.storages, result.transfers) == ((), ())
+    assert all(not d for n in result.numbers for d in n.differences)
+    assert "takes the same step time" in result.verdict
+
+
+def test_what_cannot_be_compared_is_said() -> None:
+    one = LabelledProfile("a", profile_of(keep_schedule()))
+    with pytest.raises(UserError, match="at least two"):
+        compare([one])
+    with pytest.raises(UserError, match="baseline is profile 2"):
+        compare([one, one], baseline=2)
+    with pytest.raises(UserError, match="b has no recorded step"):
+        compare([one, LabelledProfile("b", profile_of(keep_schedule(), steps=0))])
+
+
+def test_a_storage_offloaded_in_some_other_step_counts_by_the_median_step() -> None:
+    profile = profile_of(offload_schedule(), "measured", steps=3)
+    keep = profile.transfers.step == 1  # the median step of three equal ones is the middle one
+    assert profile.median_step == 1
+    moved = replace(
+        profile.transfers, **{n: getattr(profile.transfers, n)[keep] for n in profile.transfers.__annotations__}
+    )
+    result = compare(
+        [LabelledProfile("a", profile_of(keep_schedule())), LabelledProfile("b", replace(profile, transfers=moved))]
+    )
+    assert result.storages[0].name == GRAPH.storages[ACT].name
