@@ -351,3 +351,13 @@ def random_schedule(random: Random, most_ops: int = 14) -> Schedule:
         ahead=random.choice([0, 0, 1, 3]),
         parts=random.choice([1, 1, 1, 3]),
     )
+
+
+def random_durations(random: Random, schedule: Schedule) -> tuple[list[int], list[int]]:
+    """Durations of ops and transfers that may differ by a factor of 10,000, and have nothing to do with the plan."""
+    spread = random.choice([1, 3, 100])
+
+    def some(count: int) -> list[int]:
+        return [max(1, int(30 * spread ** random.uniform(-1, 1))) for _ in range(count)]
+
+    return some(len(schedule.graph.ops)), some(len(schedule.transfers))

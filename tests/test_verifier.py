@@ -15,7 +15,7 @@ from hyperoffload_core.verifier import ScheduleViolation, verify, violations
 from tests.byte_machine import Corruption, run_bytes
 from tests.graphs import TINY_HALF, GraphBuilder, chain, race, training
 from tests.mutations import MUTATIONS
-from tests.naive_schedule import naive_schedule, random_schedule
+from tests.naive_schedule import naive_schedule, random_durations, random_schedule
 
 Damage = Callable[[Schedule], Schedule]
 
@@ -414,10 +414,8 @@ def test_a_document_that_contradicts_itself_is_told_as_such(damage: Damage) -> N
 
 def corrupts(schedule: Schedule, random: Random, runs: int) -> bool:
     for _ in range(runs):
-        spread = random.choice([1, 3, 100])
-        times = [max(1, int(30 * spread ** random.uniform(-1, 1))) for _ in (*schedule.graph.ops, *schedule.transfers)]
         try:
-            run_bytes(schedule, times[: len(schedule.graph.ops)], times[len(schedule.graph.ops) :])
+            run_bytes(schedule, *random_durations(random, schedule))
         except Corruption:
             return True
     return False
