@@ -15,16 +15,16 @@ from hyperoffload_core.analysis.bounds import SmallestLimit, smallest_feasible_l
 from hyperoffload_core.analysis.liveness import live_peak_bytes
 from hyperoffload_core.cost import Durations
 from hyperoffload_core.errors import UserError
-from hyperoffload_core.hardware import Hardware, transfer_ns
+from hyperoffload_core.hardware import Hardware
 from hyperoffload_core.ir import Graph
 from hyperoffload_core.metrics import step_metrics
 from hyperoffload_core.passes.addresses import pack_plan
-from hyperoffload_core.passes.events import Occupant, bind_events
 from hyperoffload_core.passes.placement import NoPlacementError
-from hyperoffload_core.passes.plan import Plan, Stay
+from hyperoffload_core.passes.plan import Plan
+from hyperoffload_core.passes.timing import time_plan
 from hyperoffload_core.policy import Policy, match_rules, policy_to_document
 from hyperoffload_core.schedule import OpTime, Residency, Schedule, Transfer
-from hyperoffload_core.simulator import EventTimes, event_times
+from hyperoffload_core.simulator import EventTimes
 from hyperoffload_core.sizes import format_bytes
 from hyperoffload_core.strategies import Request, find_strategy, resolve_options
 from hyperoffload_core.verifier import violations
@@ -104,20 +104,7 @@ def schedule_of_plan(
 ) -> Schedule:
     """Addresses, edges and times of a plan: the finished, not yet verified schedule."""
     packed, height = pack_plan(graph, plan, limit_bytes)
-    edges = bind_events(packed, _occupants(graph, packed))
-    transfer_durations = [
-        transfer_ns(graph.storages[t.storage].bytes, hardware.link_out if t.kind == "store" else hardware.link_in)
-        for t in packed.transfers
-    ]
-    times = event_times(
-        packed.order,
-        edges.op_waits,
-        packed.links,
-        edges.after_ops,
-        edges.after_transfers,
-        durations.ns,
-        transfer_durations,
-    )
+    edges, times, step_ns = time_plan(graph, packed, durations.ns, hardware)
     op_times = tuple(
         OpTime(op, int(times.op_start[op]), int(times.op_end[op]), tuple(edges.op_waits[op])) for op in packed.order
     )
@@ -134,7 +121,7 @@ def schedule_of_plan(
         )
         for index, t in enumerate(packed.transfers)
     )
-    residencies = _residencies(packed, times)
+    residencies = _residencies(packed, times, step_ns)
     metrics = step_metrics(
         [s.bytes for s in graph.storages],
         [op.workspace_bytes for op in graph.ops],
@@ -161,27 +148,8 @@ def schedule_of_plan(
     )
 
 
-def _occupants(graph: Graph, plan: Plan) -> list[Occupant]:
+def _residencies(plan: Plan, times: EventTimes, step_ns: int) -> tuple[Residency, ...]:
     assert plan.offsets is not None
-    occupants = [
-        Occupant(stay, offset, graph.storages[stay.storage].bytes, span[0])
-        for stay, offset, span in zip(plan.stays, plan.offsets, plan.spans_ns, strict=True)
-    ]
-    occupants += [
-        Occupant(
-            Stay(-1, position, position, to_end=False),
-            offset,
-            graph.ops[plan.order[position]].workspace_bytes,
-            plan.op_spans_ns[position][0],
-        )
-        for position, offset in plan.workspace_offsets
-    ]
-    return occupants
-
-
-def _residencies(plan: Plan, times: EventTimes) -> tuple[Residency, ...]:
-    assert plan.offsets is not None
-    step_ns = max([0, *times.op_end.tolist(), *times.transfer_end.tolist()])
     result = []
     for stay, offset in zip(plan.stays, plan.offsets, strict=True):
         if stay.fetch is not None:

@@ -10,13 +10,14 @@ execution order); the paper's algorithm is not public, so the method here is our
 4. a search that forbids the gap behind the worst stall and chooses again;
 5. addresses; where they do not fit the limit, planning is repeated with that much less memory.
 
-When nothing fits that way, `strategies.paging` with the farthest next use as victim meets any feasible limit.
+`strategies.paging` gives further plans, which win where they are faster and meet any feasible limit.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,8 +39,9 @@ from hyperoffload_core.passes.selection import (
     gap_sets,
     plain_estimate,
 )
+from hyperoffload_core.passes.timing import time_plan
 from hyperoffload_core.strategies.base import Option, Request, Strategy
-from hyperoffload_core.strategies.paging import PagingSetup, farthest_next_use, paged_plan
+from hyperoffload_core.strategies.paging import PagingSetup, farthest_next_use, least_recently_used, paged_plan
 
 _SECONDS = {"fast": 0.5, "normal": 3.0, "best": 20.0}
 _ATTEMPTS = 8
@@ -89,10 +91,13 @@ def plan(request: Request) -> Plan:
         request.progress((attempt + 0.7) / _ATTEMPTS, "assigning addresses")
         packed, height = pack_plan(request.graph, to_plan(best.variant.problem, best.placement), limit)
         if height <= limit:
-            return packed
+            return _fastest(request, [packed, *_paged(request, variants, kept, best.placement.step_ns)])
         usable -= max(height - limit, limit // 200)
     request.progress(0.9, "paging: the limit leaves no room for a schedule with foresight")
-    return _last_resort(request, variants, kept)
+    plans = _paged(request, variants, kept, None)
+    if not plans:
+        raise NoPlacementError
+    return _fastest(request, plans)
 
 
 def _variants(request: Request) -> list[_Variant]:
@@ -223,23 +228,36 @@ def _suspects(solution: _Solution) -> list[frozenset[Choice]]:
     return [choices for _, choices in stalls[:24]]
 
 
-def _last_resort(request: Request, variants: Sequence[_Variant], kept: frozenset[int]) -> Plan:
-    failure = NoPlacementError()
+def _paged(request: Request, variants: Sequence[_Variant], kept: frozenset[int], step_ns: int | None) -> list[Plan]:
+    """Plans by paging, one per order and victim rule.
+
+    Given the ``step_ns`` of a plan there already is: none where it cannot be beaten, or where rules say what has to
+    leave, which paging does not follow.
+    """
+    bound = step_lower_bound_ns(request.graph, request.durations_ns, request.hardware, request.limit_bytes)
+    if step_ns is not None and (step_ns <= bound or "offload" in request.actions):
+        return []
+    plans = []
     for variant in variants:
-        setup = PagingSetup(
-            graph=request.graph,
-            order=variant.problem.order,
-            limit_bytes=request.limit_bytes,
-            kept=kept,
-            victim_key=farthest_next_use,
-            on_demand=False,
-            half_duplex=request.hardware.duplex == "half",
-        )
-        try:
-            return paged_plan(setup)
-        except NoPlacementError as error:
-            failure = error
-    raise failure
+        for victim_key in (farthest_next_use, least_recently_used):
+            request.check_cancelled()
+            setup = PagingSetup(
+                graph=request.graph,
+                order=variant.problem.order,
+                limit_bytes=request.limit_bytes,
+                kept=kept,
+                victim_key=victim_key,
+                on_demand=False,
+                half_duplex=request.hardware.duplex == "half",
+            )
+            with suppress(NoPlacementError):
+                plans.append(paged_plan(setup))
+    return plans
+
+
+def _fastest(request: Request, plans: Sequence[Plan]) -> Plan:
+    """The plan with the shortest step; the first of equals."""
+    return min(plans, key=lambda p: time_plan(request.graph, p, request.durations_ns, request.hardware)[2])
 
 
 STRATEGY = Strategy(

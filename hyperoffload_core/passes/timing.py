@@ -1,0 +1,50 @@
+"""Event times of a plan that has addresses: what it waits for, and when everything then happens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hyperoffload_core.hardware import Hardware, transfer_ns
+from hyperoffload_core.ir import Graph
+from hyperoffload_core.passes.events import Edges, Occupant, bind_events
+from hyperoffload_core.passes.plan import Plan, Stay
+from hyperoffload_core.simulator import EventTimes, event_times
+
+
+def time_plan(
+    graph: Graph, plan: Plan, durations_ns: Sequence[int], hardware: Hardware
+) -> tuple[Edges, EventTimes, int]:
+    """Edges, times and the step's duration in ns of a plan with offsets."""
+    edges = bind_events(plan, _occupants(graph, plan))
+    transfers_ns = [
+        transfer_ns(graph.storages[t.storage].bytes, hardware.link_out if t.kind == "store" else hardware.link_in)
+        for t in plan.transfers
+    ]
+    times = event_times(
+        plan.order,
+        edges.op_waits,
+        plan.links,
+        edges.after_ops,
+        edges.after_transfers,
+        durations_ns,
+        transfers_ns,
+    )
+    return edges, times, max(int(times.op_end.max(initial=0)), int(times.transfer_end.max(initial=0)))
+
+
+def _occupants(graph: Graph, plan: Plan) -> list[Occupant]:
+    assert plan.offsets is not None
+    occupants = [
+        Occupant(stay, offset, graph.storages[stay.storage].bytes, span[0])
+        for stay, offset, span in zip(plan.stays, plan.offsets, plan.spans_ns, strict=True)
+    ]
+    occupants += [
+        Occupant(
+            Stay(-1, position, position, to_end=False),
+            offset,
+            graph.ops[plan.order[position]].workspace_bytes,
+            plan.op_spans_ns[position][0],
+        )
+        for position, offset in plan.workspace_offsets
+    ]
+    return occupants
