@@ -5,13 +5,17 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import flask
 
+from app.dashboard.views.policy import Ground, ground_of
 from app.dashboard.views.step import StepView
 from db.database import Database, open_database
+from db.documents import load_schedule
 from db.queries import get_run, load_profile, median_step
+from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.simulator import simulate
 
 # A step of 1,000,000 events takes some 100 MB.
@@ -25,6 +29,7 @@ class State:
         self.database: Database = open_database(path)
         self.path = self.database.path
         self._lock = threading.Lock()
+        self._grounds: OrderedDict[str, Ground] = OrderedDict()
         self._steps: OrderedDict[tuple[int, int | None, str], StepView] = OrderedDict()
 
     def step(self, run_id: int, step: int | None = None) -> StepView:
@@ -40,7 +45,24 @@ class State:
         """What the simulator predicts for the schedule of a run."""
         run = get_run(self.database, run_id)
         key = (run_id, None, run.schedule_hash)
-        return self._kept(key, lambda: StepView(simulate(self.step(run_id).profile.schedule), 0))
+        return self._kept(key, lambda: StepView(simulate(self.schedule(run_id)), 0))
+
+    def schedule(self, run_id: int) -> Schedule:
+        """The schedule of a run, also of one without a recorded step."""
+        return load_schedule(self.database, get_run(self.database, run_id).schedule_hash)
+
+    def ground(self, run_id: int) -> Ground:
+        """What limits refer to when a run is tuned."""
+        schedule = self.schedule(run_id)
+        with self._lock:
+            if schedule.graph.hash in self._grounds:
+                return replace(self._grounds[schedule.graph.hash], device_bytes=schedule.hardware.device_bytes)
+        ground = ground_of(schedule.graph, schedule.hardware.device_bytes)
+        with self._lock:
+            self._grounds[schedule.graph.hash] = ground
+            while len(self._grounds) > KEPT_STEPS:
+                self._grounds.popitem(last=False)
+        return ground
 
     def _kept(self, key: tuple[int, int | None, str], load: Callable[[], StepView]) -> StepView:
         with self._lock:

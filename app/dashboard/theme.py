@@ -105,6 +105,7 @@ def figure_layout(height: int) -> dict[str, Any]:
         "showlegend": False,
         "dragmode": "zoom",
         "uirevision": "keep",
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "#8A94A6", "activecolor": "#3D72F6"},
     }
 
 

@@ -46,9 +46,21 @@ renderers.Swatch = (props) =>
     props.value,
   );
 
+// A cell that acts: tells the page which cell of which row was pressed.
 renderers.Act = (props) =>
   React.createElement(
     "button",
-    { className: "link", type: "button", onClick: () => props.setData(props.data) },
-    props.value,
+    { className: "link", type: "button", "aria-label": props.label, title: props.label, onClick: () => props.setData(props.data) },
+    props.text || props.value,
   );
+
+renderers.Matches = (props) => {
+  const { count, bytes, problem } = props.data;
+  if (problem) return React.createElement("span", { className: "tag bad", title: problem }, "not valid");
+  if (count === null || count === undefined) return React.createElement("span", { className: "hint" }, "at compile time");
+  return React.createElement("span", null, `${count} · ${functions.bytes(bytes)}`);
+};
+
+// Labels of sliders.
+const labels = (window.dashMantineFunctions = window.dashMantineFunctions || {});
+labels.percent = (value) => `${Math.round(value)} %`;

@@ -12,8 +12,8 @@ from app.dashboard.pages import run_events
 from app.dashboard.pages.run_parts import blank_details, timeline_panel, transfers_panel
 from app.dashboard.state import State, current_state
 from app.dashboard.views.numbers import run_numbers
-from app.dashboard.views.step import StepView
 from app.dashboard.views.runs import STATUS_TONES, run_conditions, run_name, when
+from app.dashboard.views.step import StepView
 from db.database import DatabaseError
 from db.queries import RunRow, get_run, median_step
 from profiles.alive import alive_at

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -60,3 +60,20 @@ def run_conditions(run: RunRow) -> str:
 
 def when(moment: datetime | None) -> str:
     return "–" if moment is None else moment.strftime("%Y-%m-%d %H:%M UTC")
+
+
+def runs_asked(text: str, known: Mapping[int, RunRow], most: int) -> tuple[list[int], list[str]]:
+    """The runs a comparison's address names that can be compared, and a sentence for each that cannot."""
+    ids: list[int] = []
+    wrong: list[str] = []
+    for word in dict.fromkeys(part.strip() for part in text.split(",") if part.strip()):
+        run = known.get(int(word)) if word.isdecimal() else None
+        if run is None:
+            wrong.append(f"There is no run {word[:40]}; it is left out.")
+        elif not run.step_count:
+            wrong.append(f"Run {word} is {run.status} and holds no step; it is left out.")
+        elif len(ids) == most:
+            wrong.append(f"At most {most} runs can be compared; run {word} is left out.")
+        else:
+            ids.append(run.id)
+    return ids, wrong

@@ -6,21 +6,19 @@ Times on the axis are ms from the start of the step.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from app.dashboard import theme
-from app.dashboard.views.lanes import MS, draw, outline
+from app.dashboard.views.lane_traces import DATA_KEYS, LANE_TITLES, faded, lane_traces, packed
+from app.dashboard.views.lanes import MS
 from app.dashboard.views.phases import phase_notes, phase_shapes
 from app.dashboard.views.step import StepView
-from hyperoffload_core.sizes import format_bytes, format_ns
-from profiles.lanes import Lane
+from hyperoffload_core.sizes import format_bytes
 from profiles.series import MemoryCurve, downsample
 from profiles.series import window as cut
 
@@ -29,10 +27,7 @@ MEMORY_BINS = 1_000
 UNITS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024), ("B", 1))
 # Centre of each lane on the lanes' axis; a lane is 0.8 high.
 LANES = {"compute": 3.0, "copy_in": 2.0, "copy_out": 1.0}
-LANE_TITLES = {"compute": "Compute", "copy_in": "Copy in", "copy_out": "Copy out"}
-LANE_COLOURS = {"compute": theme.COMPUTE, "copy_in": theme.COPY_IN, "copy_out": theme.COPY_OUT}
 LANE_HEIGHT = 0.8
-DATA_KEYS = ("x", "y", "base", "width", "text", "hovertext", "customdata")
 # From the floor up: what stays the whole step first, so that the upper edge shows what moves.
 STACK_ORDER = (
     "weight",
@@ -108,7 +103,17 @@ def traces(timeline: Timeline, window: tuple[int, int]) -> Iterator[dict[str, An
     wide = max(0, window[0] - margin), min(timeline.end_ns, window[1] + margin)
     yield from _memory_traces(timeline, wide)
     for row, view in enumerate(timeline.views):
-        yield from _lane_traces(view, wide, window[1] - window[0], row, len(timeline.views))
+        places = lane_places(row, len(timeline.views))
+        yield from lane_traces(view, wide, window[1] - window[0], places, 1.0 if row == 0 else 0.62)
+
+
+def lane_places(row: int, rows: int) -> dict[str, tuple[float, float]]:
+    """Floor and height of each lane; of two profiles the first takes the upper part of each lane."""
+    if rows == 1:
+        return {key: (centre - LANE_HEIGHT / 2, LANE_HEIGHT) for key, centre in LANES.items()}
+    if row == 0:
+        return {key: (centre - LANE_HEIGHT * 0.1, LANE_HEIGHT * 0.6) for key, centre in LANES.items()}
+    return {key: (centre - LANE_HEIGHT / 2, LANE_HEIGHT * 0.32) for key, centre in LANES.items()}
 
 
 def _memory_traces(timeline: Timeline, window: tuple[int, int]) -> Iterator[dict[str, Any]]:
@@ -125,7 +130,7 @@ def _memory_traces(timeline: Timeline, window: tuple[int, int]) -> Iterator[dict
             "y": packed(upper[row]),
             "line": {"shape": "hv", "width": 0.6, "color": colour, "simplify": False},
             "fill": "tozeroy" if row == 0 else "tonexty",
-            "fillcolor": _faded(colour, 0.82),
+            "fillcolor": faded(colour, 0.82),
             "hoverinfo": "skip",
             "name": theme.class_title(tensor_class),
         }
@@ -154,82 +159,6 @@ def _memory_traces(timeline: Timeline, window: tuple[int, int]) -> Iterator[dict
             "hovertemplate": f"{timeline.beside.kind} %{{y:.4~f}} {name} at %{{x:.4~f}} ms<extra></extra>",
             "name": timeline.beside.kind,
         }
-
-
-def _lane_traces(
-    view: StepView, window: tuple[int, int], view_ns: int, row: int, rows: int
-) -> Iterator[dict[str, Any]]:
-    """Bars, outline and marks of the three lanes; with two profiles the first takes the upper part of each lane."""
-    height = LANE_HEIGHT if rows == 1 else LANE_HEIGHT * (0.6 if row == 0 else 0.32)
-    opacity = 1.0 if row == 0 else 0.62
-    for key, centre in LANES.items():
-        top = centre + LANE_HEIGHT / 2
-        floor = top - height if row == 0 else centre - LANE_HEIGHT / 2
-        spans: Lane = getattr(view.lanes, key)
-        text, hover = _words(view, key)
-        drawn = draw(spans, window, text, hover, view_ns)
-        common = {"yaxis": "y2", "opacity": opacity, "name": f"{LANE_TITLES[key]} ({view.kind})"}
-        yield {
-            **common,
-            "type": "bar",
-            "orientation": "h",
-            "base": packed(drawn.bars.start_ms),
-            "x": packed(drawn.bars.length_ms),
-            "y": packed(np.full(len(drawn.bars.id), floor + height / 2)),
-            "width": packed(np.full(len(drawn.bars.id), height)),
-            "text": drawn.bars.text,
-            "hovertext": drawn.bars.hover,
-            "customdata": [[key, view.kind, i] for i in drawn.bars.id],
-            "hovertemplate": "%{hovertext}<extra></extra>",
-            "textposition": "inside",
-            "insidetextanchor": "middle",
-            "textangle": 0,
-            "constraintext": "none",
-            "insidetextfont": {"color": "#FFFFFF", "size": 11},
-            "marker": {"color": LANE_COLOURS[key], "line": {"width": 0.5, "color": "rgba(255,255,255,0.45)"}},
-        }
-        yield {**common, **_area(drawn.outline.time_ms, floor + height * drawn.outline.height, LANE_COLOURS[key])}
-        if key == "compute":
-            marked, colour, low, tall = view.lanes.waiting, theme.BLOCKING, floor, height
-        else:
-            marked, colour, low, tall = view.exposed(spans), theme.EXPOSED, floor, height * 0.26
-        shape = outline(marked, window)
-        yield {**common, **_area(shape.time_ms, low + tall * shape.height, colour), "opacity": 1.0 if row == 0 else 0.7}
-
-
-def _area(time_ms: NDArray[np.float64], level: NDArray[np.float64], colour: str) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": packed(time_ms),
-        "y": packed(level),
-        "fill": "toself",
-        "fillcolor": colour,
-        "line": {"width": 0.5, "color": colour, "simplify": False},
-        "hoverinfo": "skip",
-    }
-
-
-def _words(view: StepView, key: str) -> tuple[Any, Any]:
-    """Text inside and beside a bar, for ops and for transfers."""
-    graph = view.profile.schedule.graph
-    if key == "compute":
-
-        def op_hover(op: int, start: int, end: int) -> str:
-            o = graph.ops[op]
-            return f"<b>{_plain(o.name)}</b><br>{_plain(o.scope)}<br>{o.phase} · {format_ns(end - start)} · {view.kind}"
-
-        return lambda op: _plain(graph.ops[op].primitive), op_hover
-
-    def transfer_hover(transfer: int, start: int, end: int) -> str:
-        move, verdict = view.transfers[transfer], view.verdicts[transfer]
-        return (
-            f"<b>{move.kind.title()} {_plain(graph.storages[move.storage].name)}</b><br>{format_bytes(move.bytes)} in "
-            f"{format_ns(end - start)} · {view.kind}<br>exposed {format_ns(verdict.exposed_ns)}, "
-            f"blocking {format_ns(verdict.blocking_ns)}, slack {format_ns(verdict.slack_ns)}"
-        )
-
-    return lambda t: _plain(graph.storages[view.transfers[t].storage].name), transfer_hover
 
 
 def layout(timeline: Timeline, window: tuple[int, int], cursor_ns: int | None) -> dict[str, Any]:
@@ -321,24 +250,3 @@ def _limit_notes(limit: int, level: float, to_scale: bool) -> list[dict[str, Any
     place = {"yref": "y", "y": level, "yanchor": "bottom"} if to_scale else {"yref": "paper", "y": 1, "yanchor": "top"}
     text = f"limit {format_bytes(limit)}" + ("" if to_scale else " (above this axis)")
     return [{"xref": "paper", "x": 1, "xanchor": "right", **place, "text": text, "showarrow": False}]
-
-
-def packed(values: NDArray[Any]) -> dict[str, Any]:
-    """A typed array as plotly's own base64 form, a fifth of the time and size of a JSON list."""
-    kind = {"float64": "f8", "float32": "f4", "int64": "f8"}[str(values.dtype)]
-    array = values.astype(np.float64) if values.dtype == np.int64 else values
-    data: dict[str, Any] = {"dtype": kind, "bdata": base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()}
-    if array.ndim == 2:
-        data["shape"] = f"{array.shape[0]}, {array.shape[1]}"
-    return data
-
-
-def _plain(text: str) -> str:
-    """Plotly reads a few tags in texts; names must show as they are."""
-    short = text if len(text) <= 120 else text[:117] + "…"
-    return short.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _faded(colour: str, alpha: float) -> str:
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{alpha})"

@@ -1,0 +1,168 @@
+"""What happens in the policy editor: any field changes the draft, the draft changes all other fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import dash
+from dash import ALL, Input, Output, ctx
+from dash import State as Given
+
+from app.dashboard.pages.policy_editor import (
+    options_fields,
+    rule_error,
+    slider_value,
+    strategy_help,
+    valid_document,
+)
+from app.dashboard.state import State
+from app.dashboard.views.policy import CONDITIONS, Draft, Ground, check, draft_of
+from hyperoffload_core.errors import UserError
+from hyperoffload_core.policy import PRESETS, policy_from_toml
+
+OUTPUTS = {
+    "draft": Output("policy-draft", "data"),
+    "valid": Output("policy-valid", "data"),
+    "name": Output("policy-name", "value"),
+    "limit": Output("policy-limit", "value"),
+    "limit_error": Output("policy-limit", "error"),
+    "limit_note": Output("policy-limit", "description"),
+    "slider": Output("policy-slider", "value"),
+    "strategy": Output("policy-strategy", "value"),
+    "strategy_error": Output("policy-strategy", "error"),
+    "strategy_help": Output("policy-strategy", "description"),
+    "options": Output("policy-options", "children"),
+    "rules": Output("policy-rules", "rowData"),
+    "rule_error": Output("policy-rule-error", "children"),
+    "toml": Output("policy-toml", "value"),
+    "toml_error": Output("policy-toml", "error"),
+}
+INPUTS = {
+    "name": Input("policy-name", "value"),
+    "limit": Input("policy-limit", "value"),
+    "slider": Input("policy-slider", "value"),
+    "strategy": Input("policy-strategy", "value"),
+    "values": Input({"option": ALL, "kind": "value"}, "value"),
+    "switches": Input({"option": ALL, "kind": "switch"}, "checked"),
+    "edited": Input("policy-rules", "cellValueChanged"),
+    "acted": Input("policy-rules", "cellRendererData"),
+    "add": Input("policy-add", "n_clicks"),
+    "toml": Input("policy-toml", "value"),
+    "preset": Input("policy-preset", "value"),
+}
+KNOWN = {
+    "draft": Given("policy-draft", "data"),
+    "ground": Given("policy-ground", "data"),
+    "value_ids": Given({"option": ALL, "kind": "value"}, "id"),
+    "switch_ids": Given({"option": ALL, "kind": "switch"}, "id"),
+}
+
+
+def register(app: dash.Dash, shared: State) -> None:
+    @app.callback(output=OUTPUTS, inputs={"given": INPUTS, "known": KNOWN}, prevent_initial_call=True)
+    def edit(given: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+        ground = shared.ground(known["ground"]["run"]) if "run" in known["ground"] else None
+        draft = Draft(**known["draft"])
+        # A pattern of inputs names the component, a plain one is enough.
+        source = "options" if isinstance(ctx.triggered_id, dict) else ctx.triggered_id
+        prop = ctx.triggered[0]["prop_id"].rpartition(".")[2]
+        try:
+            changed = changed_draft(draft, ground, source, prop, given, known)
+        except UserError as error:
+            return dict.fromkeys(OUTPUTS, dash.no_update) | {"toml_error": str(error), "valid": None}
+        if changed is None:
+            return dict.fromkeys(OUTPUTS, dash.no_update)
+        return updates(changed, ground, source)
+
+
+def changed_draft(
+    draft: Draft,
+    ground: Ground | None,
+    source: str | None,
+    prop: str,
+    given: Mapping[str, Any],
+    known: Mapping[str, Any],
+) -> Draft | None:
+    """The draft after an event; None when nothing changed. Raises `UserError` for a text that is no policy."""
+    if source == "policy-name":
+        return replace(draft, name=(given["name"] or "").strip() or "unnamed")
+    if source == "policy-limit":
+        return replace(draft, limit=given["limit"] or "")
+    if source == "policy-slider" and given["slider"] != slider_value(draft.limit, ground):
+        return replace(draft, limit=f"{given['slider']}%")
+    if source == "policy-strategy" and given["strategy"] != draft.strategy:
+        return replace(draft, strategy=given["strategy"], options={})
+    if source == "options":
+        values = zip((*known["value_ids"], *known["switch_ids"]), (*given["values"], *given["switches"]), strict=True)
+        options = {identity["option"]: value for identity, value in values if value not in (None, "")}
+        return replace(draft, options=options) if options != draft.options else None
+    if source == "policy-rules":
+        return replace(draft, rules=_changed_rules(draft.rules, prop, given))
+    if source == "policy-add" and given["add"]:
+        return replace(
+            draft, rules=[*draft.rules, {"id": _new_id(draft.rules), "class": "activation", "action": "offload"}]
+        )
+    if source == "policy-toml":
+        return _numbered(draft_of(policy_from_toml(given["toml"] or "", "policy")))
+    if source == "policy-preset" and given["preset"] in PRESETS:
+        return _numbered(draft_of(PRESETS[given["preset"]]))
+    return None
+
+
+def updates(draft: Draft, ground: Ground | None, source: str | None) -> dict[str, Any]:
+    """Every field after a change, except the one the person is in."""
+    checked = check(draft, ground)
+    whole = source in ("policy-toml", "policy-preset")
+    result: dict[str, Any] = {
+        "draft": asdict(replace(draft, rules=[_kept(row) for row in checked.rows])),
+        "valid": valid_document(checked),
+        "name": draft.name,
+        "limit": draft.limit,
+        "limit_error": checked.limit_error or None,
+        "limit_note": checked.limit_note,
+        "slider": slider_value(draft.limit, ground),
+        "strategy": draft.strategy,
+        "strategy_error": checked.strategy_error or None,
+        "strategy_help": strategy_help(draft.strategy),
+        "options": options_fields(draft) if whole or source == "policy-strategy" else dash.no_update,
+        "rules": checked.rows,
+        "rule_error": rule_error(checked),
+        "toml": checked.toml or dash.no_update,
+        "toml_error": None if checked.policy is not None or source != "policy-toml" else checked.error,
+    }
+    own = {"policy-name": "name", "policy-limit": "limit", "policy-slider": "slider", "policy-toml": "toml"}
+    if source in own:
+        result[own[source]] = dash.no_update
+    return result
+
+
+def _changed_rules(rules: Sequence[Mapping[str, Any]], prop: str, given: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    if prop == "cellValueChanged":
+        edited = {event["rowId"]: event["data"] for event in given["edited"] or ()}
+        return [_kept(edited.get(rule["id"], rule)) for rule in rules]
+    action = given["acted"] or {}
+    result = list(rules)
+    at = next((i for i, rule in enumerate(result) if rule["id"] == action.get("rowId")), None)
+    if at is None:
+        return result
+    if action.get("colId") == "remove":
+        del result[at]
+    elif action.get("colId") == "up" and at > 0:
+        result[at - 1], result[at] = result[at], result[at - 1]
+    return result
+
+
+def _kept(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What the draft keeps of a row of the grid: what was typed, not what it matched."""
+    return {name: row.get(name) or "" for name in ("id", *CONDITIONS, "action")}
+
+
+def _numbered(draft: Draft) -> Draft:
+    return replace(draft, rules=[{**rule, "id": f"rule{number}"} for number, rule in enumerate(draft.rules)])
+
+
+def _new_id(rules: Sequence[Mapping[str, Any]]) -> str:
+    numbers = [int(str(rule["id"]).removeprefix("rule")) for rule in rules]
+    return f"rule{max(numbers, default=-1) + 1}"
