@@ -112,7 +112,7 @@ def test_kept_storages_never_leave_and_offloaded_ones_do() -> None:
         if storage.tensor_class == "weight":
             assert storage.id not in moved
         if storage.tensor_class == "optimizer_state":
-            assert schedule.homes[storage.id] == "pool"
+            assert storage.id in moved
 
 
 def test_keeping_more_than_fits_is_infeasible() -> None:
