@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from hyperoffload_core.capture import roles
 from hyperoffload_core.capture.errors import CaptureError
 from hyperoffload_core.capture.mindir import export_mindir
-from hyperoffload_core.capture.nodes import RawGraph, read_graph
+from hyperoffload_core.capture.nodes import read_graph
 from hyperoffload_core.capture.order import captured_order
+from hyperoffload_core.capture.raw import RawGraph
 from hyperoffload_core.capture.scopes import layer_scopes
+from hyperoffload_core.capture.updates import refuse_lost_updates
 from hyperoffload_core.ir import Graph, Op, Phase, Storage, check_graph, dependencies
 from hyperoffload_core.program import Call, CapturedModel, Program
 
@@ -27,6 +29,8 @@ def capture_cell(cell: Any, inputs: Sequence[Any], *, name: str, with_values: bo
     with nullcontext() if with_values else _unmaterialised(cell):
         model = export_mindir(cell, inputs)
     raw = read_graph(model)
+    if with_values:
+        refuse_lost_updates(raw)
     optimizers = roles.find_optimizers(cell)
     raw, phases = captured_order(raw, roles.phases(raw, optimizers))
     graph = _graph(raw, phases, optimizers, name)
@@ -83,7 +87,14 @@ def _graph(raw: RawGraph, phases: list[Phase], optimizers: roles.Optimizers, nam
         )
         for n, s in enumerate(raw.storages)
     )
-    return Graph(name=name, ops=ops, storages=storages)
+    return Graph(name=name, ops=ops, storages=storages, notes=_notes(raw))
+
+
+def _notes(raw: RawGraph) -> tuple[str, ...]:
+    random = sorted({c.primitive for c in raw.calls if c.attributes.get("side_effect_hidden")})
+    if not random:
+        return ()
+    return (f"{', '.join(random)} draw random numbers: two runs differ, with or without offload",)
 
 
 def _program(raw: RawGraph) -> Program:
@@ -107,7 +118,7 @@ def _program(raw: RawGraph) -> Program:
 def _values(raw: RawGraph, cell: Any, inputs: Sequence[Any]) -> dict[int, NDArray[Any]]:
     """Copies of what exists at the start of the first step."""
     values: dict[int, NDArray[Any]] = {}
-    parameters = {p.name: p for p in cell.get_parameters()}
+    parameters = roles.all_parameters(cell)
     for n, storage in enumerate(raw.storages):
         if storage.source == "parameter":
             if storage.name not in parameters:

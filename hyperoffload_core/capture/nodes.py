@@ -12,67 +12,19 @@ value from before an update (`_stale_reads`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hyperoffload_core.capture import constants, primitives
+from hyperoffload_core.capture import constants, hazards, primitives, views
 from hyperoffload_core.capture.errors import CaptureError
+from hyperoffload_core.capture.raw import RawCall, RawGraph, RawStorage, State, tensors_in, unique
 from hyperoffload_core.program import Constant, TensorView
 
 LARGE_CONSTANT_BYTES = 1024
 _MONADS = ("UMONAD", "IOMONAD")
 _PASS_ON = ("Load", "Depend", "StopGradient")
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """A monad: which calls with side effects have happened before it."""
-
-    calls: frozenset[int] = frozenset()
-
-
-@dataclass
-class RawStorage:
-    """A storage before it has a class; ``source`` is parameter, input, constant or call."""
-
-    bytes: int
-    shape: tuple[int, ...]
-    dtype: str
-    source: str
-    name: str = ""
-    call: int = -1
-    result: int = 0
-    value: NDArray[Any] | None = None
-
-
-@dataclass
-class RawCall:
-    """A primitive call before names, classes and phases are known."""
-
-    primitive: str
-    domain: str
-    attributes: Mapping[str, Any]
-    arguments: tuple[Any, ...]
-    outputs: list[TensorView]
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
-    in_place: tuple[bool, ...]
-    flops: int
-    unique_id: str = ""
-    forward_id: str = ""
-    control: set[int] = field(default_factory=set)
-
-
-@dataclass
-class RawGraph:
-    calls: list[RawCall]
-    storages: list[RawStorage]
-    inputs: list[int]
-    results: list[TensorView]
 
 
 def read_graph(model: Any) -> RawGraph:
@@ -96,7 +48,7 @@ class _Reader:
         self.held_back: dict[str, set[int]] = {}
         self.loaded: dict[str, State] = {}
         self.reads_with_state: list[tuple[int, int, State]] = []
-        self.strided_views: dict[int, int] = {}
+        self.copied_views: dict[int, int] = {}
         self.hidden_state_call: int | None = None
 
     def read(self) -> RawGraph:
@@ -112,8 +64,10 @@ class _Reader:
         results: list[TensorView] = []
         for output in self.graph.output:
             self._collect_results(self._value(output.name), results)
-        self._check_views()
-        return RawGraph(self._in_memory_order(), self.storages, self.inputs, results)
+        raw = RawGraph(self.calls, self.storages, self.inputs, results)
+        hazards.refuse_writes_beside_copies(raw, self.copied_views)
+        hazards.refuse_stale_reads(raw, self.reads_with_state)
+        return raw
 
     def _declare(self, key: str, tensor: Any, name: str, source: str) -> None:
         if tensor is None:
@@ -134,8 +88,9 @@ class _Reader:
     def _value(self, name: str) -> Any:
         if name not in self.values:
             raise CaptureError(
-                f"the graph uses {name.rpartition(':')[0] or name!r}, a function: control flow that depends on tensor "
-                "values stays in the graph, and capture needs a graph without it"
+                "control flow that depends on tensor values cannot be captured: "
+                f"{self.graph.name.split('_construct')[0].rpartition('_')[2]} keeps a branch or loop that MindSpore "
+                "could not decide while compiling"
             )
         return self.values[name]
 
@@ -168,6 +123,8 @@ class _Reader:
                 self.values[output] = tuple(arguments)
         elif name in ("TupleGetItem", "ListGetItem"):
             self.values[output] = self._item(arguments, node.domain)
+        elif views.is_view(name):
+            self.values[output] = self._view(node, name, arguments, held)
         elif name in primitives.RESHAPES and isinstance(arguments[0], TensorView):
             self.values[output] = self._reshape(node, arguments[0])
         else:
@@ -228,6 +185,57 @@ class _Reader:
             raise CaptureError(f"{node.domain} returns something that is no tensor")
         return list(shape.tensors)
 
+    def _view(self, node: Any, name: str, arguments: list[Any], held: set[int]) -> Any:
+        where = node.domain or name
+        base, *options = [a for a in arguments if not isinstance(a, State)]
+        if not isinstance(base, TensorView) or not all(isinstance(o, Constant) for o in options):
+            raise CaptureError(f"{where}: {name} of something other than a tensor cannot be captured")
+        shown = views.results_of(name, base.shape, [o.value for o in options], where)
+        shapes = [constants.static_shape(t, where) for t in self._result_tensors(node)]
+        if isinstance(shown, views.Permutation):
+            results = [self._copied_view(node, "Transpose", base, (shown.axes,), shapes[0], held)]
+        elif isinstance(shown, views.Broadcast):
+            results = [self._copied_view(node, "BroadcastTo", base, (shown.shape,), shapes[0], held)]
+        else:
+            results = []
+            for region, shape in zip(shown, shapes, strict=True):
+                offset = views.contiguous_offset(region, base.shape)
+                if offset is None:
+                    bounds = (region.start, region.stop, region.step, 0, 0, 0, 0, 0)
+                    results.append(self._copied_view(node, "StridedSlice", base, bounds, shape, held))
+                else:
+                    offset_bytes = base.offset_bytes + constants.tensor_bytes((offset,), base.dtype)
+                    results.append(TensorView(base.storage, shape, base.dtype, offset_bytes))
+        return tuple(results) if any(a.name == "shape" and a.values for a in node.attribute) else results[0]
+
+    def _copied_view(
+        self, node: Any, name: str, base: TensorView, options: Sequence[Any], shape: tuple[int, ...], held: set[int]
+    ) -> TensorView:
+        result = self._add_copy(node.domain, name, base, options, shape, held)
+        self.copied_views[result.storage] = base.storage
+        return result
+
+    def _add_copy(
+        self, domain: str, name: str, base: TensorView, options: Sequence[Any], shape: tuple[int, ...], held: set[int]
+    ) -> TensorView:
+        """A call that MindSpore's graph does not have: a copy of (part of) a tensor into a storage of its own."""
+        result = self._new_storage(shape, base.dtype, "call", call=len(self.calls))
+        self.calls.append(
+            RawCall(
+                primitive=name,
+                domain=domain,
+                attributes={},
+                arguments=(base, *(Constant(o) for o in options)),
+                outputs=[TensorView(result.storage, shape, base.dtype)],
+                reads=(base.storage,),
+                writes=(result.storage,),
+                in_place=(False,),
+                flops=0,
+                control=set(held),
+            )
+        )
+        return result
+
     def _call(self, node: Any, name: str, primitive: Any, arguments: list[Any], held: set[int]) -> Any:
         where = node.domain or name
         states = [a for a in arguments if isinstance(a, State)]
@@ -274,9 +282,6 @@ class _Reader:
             if self.hidden_state_call is not None:
                 call.control.add(self.hidden_state_call)
             self.hidden_state_call = number
-        if primitives.is_strided_view(name):
-            for o in outputs:
-                self.strided_views[o.storage] = read_views[0].storage
         before = State(frozenset().union(*(s.calls for s in states)))
         for i, argument in zip(node.input, arguments, strict=True):
             for view in tensors_in(argument):
@@ -297,7 +302,7 @@ class _Reader:
         self, name: str, attributes: Mapping[str, Any], arguments: tuple[Any, ...], node: Any, where: str
     ) -> tuple[int, ...]:
         positions = tuple(p for p in primitives.written_arguments(name) if p < len(arguments))
-        if not positions and attributes.get("side_effect_mem") and not primitives.is_strided_view(name):
+        if not positions and attributes.get("side_effect_mem"):
             # No signature says what it writes: a parameter that comes without Load is one MindSpore lets it write.
             inputs = [
                 i for i, a in zip(node.input, map(self._value, node.input), strict=True) if not isinstance(a, State)
@@ -326,6 +331,8 @@ class _Reader:
 
     def _collect_results(self, value: Any, results: list[TensorView]) -> None:
         if isinstance(value, TensorView):
+            if self.storages[value.storage].source == "input":
+                value = self._add_copy("Default/TensorMove-op", "TensorMove", value, (), value.shape, set())
             results.append(value)
         elif isinstance(value, tuple):
             for v in value:
@@ -337,50 +344,6 @@ class _Reader:
                 f"the model returns the constant {value.value!r}; capture needs results that are tensors"
             )
 
-    def _check_views(self) -> None:
-        """A strided view is executed as a copy, which is right only while neither it nor its base is written."""
-        for view, base in self.strided_views.items():
-            made = next(n for n, c in enumerate(self.calls) if view in c.writes)
-            readers = [n for n, c in enumerate(self.calls) if view in c.reads]
-            last = max(readers, default=made)
-            for n, c in enumerate(self.calls[made + 1 :], made + 1):
-                through = view in c.writes
-                if through or (base in c.writes and n < last):
-                    raise CaptureError(
-                        f"{c.domain} ({c.primitive}) writes in place {'through' if through else 'under'} the strided "
-                        f"view that {self.calls[made].domain} made; only in-place writes to whole tensors can be captured"
-                    )
-
-    def _in_memory_order(self) -> list[RawCall]:
-        """The calls, checked so that every reader which must see the value before an update runs before it."""
-        writers: dict[int, list[int]] = {}
-        for n, call in enumerate(self.calls):
-            for storage in call.writes:
-                if self.storages[storage].source != "call":
-                    writers.setdefault(storage, []).append(n)
-        for reader, storage, state in self.reads_with_state:
-            for writer in writers.get(storage, ()):
-                if writer < reader and writer not in state.calls and storage not in self.calls[reader].writes:
-                    raise CaptureError(
-                        f"{self.calls[reader].domain} needs the value of {self.storages[storage].name!r} from before "
-                        f"{self.calls[writer].domain} updates it, but MindSpore ordered it after"
-                    )
-        return self.calls
-
 
 def _text(attributes: Any, name: str) -> str:
     return next((a.s.decode() for a in attributes if a.name == name), "")
-
-
-def tensors_in(argument: Any) -> list[TensorView]:
-    """The views in an argument, in order."""
-    if isinstance(argument, TensorView):
-        return [argument]
-    if isinstance(argument, tuple):
-        return [v for a in argument for v in tensors_in(a)]
-    return []
-
-
-def unique(values: Any) -> tuple[int, ...]:
-    """The values in order of first appearance."""
-    return tuple(dict.fromkeys(values))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import replace
 
-from hyperoffload_core.capture.nodes import RawGraph
+from hyperoffload_core.capture.raw import RawGraph
 from hyperoffload_core.ir import Phase, dependencies
 
 

@@ -18,10 +18,12 @@ from typing import Any
 
 # No kernel runs for these: the result is the argument's bytes under another shape.
 RESHAPES = frozenset(
-    ("Reshape", "ExpandDims", "Squeeze", "Flatten", "FlattenExt", "View", "Unsqueeze", "ReshapeView", "StopGradient")
+    ("Reshape", "ExpandDims", "Squeeze", "Flatten", "FlattenExt", "View", "Unsqueeze", "ReshapeView", "ExpandDimsView")
 )
-# These write without a signature that says so (their C++ inference knows): argument positions.
-_UNSIGNED_WRITES: Mapping[str, tuple[int, ...]] = {
+# Where the signature is wrong: it leaves out what the C++ inference knows, or (BatchNorm) marks gamma and beta as well,
+# which are only read. Argument positions.
+_CORRECTED_WRITES: Mapping[str, tuple[int, ...]] = {
+    "BatchNorm": (3, 4),
     "SGD": (0, 3, 5),
     "ApplyRMSProp": (0, 1, 2),
     "ApplyCenteredRMSProp": (0, 1, 2, 3),
@@ -67,8 +69,8 @@ def _class_statement(cls: type) -> ast.ClassDef | None:
 @cache
 def written_arguments(name: str) -> tuple[int, ...]:
     """Positions of the arguments the primitive's signature marks as written."""
-    if name in _UNSIGNED_WRITES:
-        return _UNSIGNED_WRITES[name]
+    if name in _CORRECTED_WRITES:
+        return _CORRECTED_WRITES[name]
     cls = _primitive_class(name)
     statement = _class_statement(cls) if cls else None
     if statement is None:
@@ -89,11 +91,6 @@ def kernel_writes_argument(name: str) -> bool:
     argument's storage.
     """
     return not name.startswith("Inplace")
-
-
-def is_strided_view(name: str) -> bool:
-    """Whether the primitive's result shares its argument's bytes in MindSpore without being contiguous in them."""
-    return name.endswith("View") and name not in RESHAPES
 
 
 def has_hidden_state(attributes: Mapping[str, Any]) -> bool:

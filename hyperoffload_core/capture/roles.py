@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from hyperoffload_core.capture.nodes import RawGraph
+from hyperoffload_core.capture.raw import RawGraph
 from hyperoffload_core.capture.scopes import GRADIENTS
 from hyperoffload_core.ir import Phase, TensorClass
 
@@ -32,8 +32,31 @@ def find_optimizers(cell: Any) -> Optimizers:
             paths.append(tuple(name.split(".")))
             own = {p.name for p in part.parameters}
             weights |= own
-            states |= {p.name for p in part.get_parameters()} - own
+            states |= all_parameters(part).keys() - own
     return Optimizers(tuple(paths), frozenset(weights), frozenset(states))
+
+
+def all_parameters(cell: Any) -> dict[str, Any]:
+    """Parameters by name, those too that a cell keeps in plain lists and dictionaries (``mint.optim`` does)."""
+    from mindspore import Parameter
+
+    found: dict[str, Any] = {}
+
+    def visit(value: Any, depth: int) -> None:
+        if isinstance(value, Parameter):
+            found.setdefault(value.name, value)
+        elif depth and isinstance(value, list | tuple):
+            for item in value:
+                visit(item, depth - 1)
+        elif depth and isinstance(value, dict):
+            for item in value.values():
+                visit(item, depth - 1)
+
+    for parameter in cell.get_parameters():
+        visit(parameter, 0)
+    for _, part in cell.cells_and_names():
+        visit(vars(part), 4)
+    return found
 
 
 def layer_path(scope: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hyperoffload_core.capture.nodes import RawCall, RawGraph
+from hyperoffload_core.capture.raw import RawCall, RawGraph
 
 GRADIENTS = "Gradients/"
 

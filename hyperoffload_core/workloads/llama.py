@@ -1,9 +1,9 @@
-"""A LLaMA-style decoder written as ordinary MindSpore cells: RMSNorm, rotary embedding, grouped-query attention, SwiGLU.
+"""A LLaMA-style decoder as ordinary MindSpore cells: RMSNorm, rotary embedding, grouped-query attention, SwiGLU.
 
-The shapes of ``LLAMA3_8B`` are those of the public configuration (32 layers, hidden 4096, 32 query and 8 key/value heads,
-feed-forward 14336, vocabulary 128256). With ``fused`` the decoder calls the kernels a model on Ascend calls (RmsNorm,
-RotaryPositionEmbedding, FlashAttentionScore). Those have no CPU kernels: such a graph is captured and simulated here,
-never executed.
+The shapes of ``LLAMA3_8B`` are those of the public configuration (32 layers, hidden 4096, 32 query and 8 key/value
+heads, feed-forward 14336, vocabulary 128256). With ``fused`` the decoder calls the kernels a model on Ascend calls
+(RmsNorm, RotaryPositionEmbedding, FlashAttentionScore). Those have no CPU kernels: such a graph is captured and
+simulated here, never executed.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def _rotary_table(config: LlamaConfig) -> tuple[np.ndarray, np.ndarray]:
 
 
 class RMSNorm(nn.Cell):
-    def __init__(self, config: LlamaConfig):
+    def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
         self.weight = Parameter(initializer("ones", (config.hidden_size,), config.dtype), name="weight")
         self.epsilon, self.fused = config.norm_epsilon, config.fused
 
-    def construct(self, x):
+    def construct(self, x: Tensor) -> Tensor:
         if self.fused:
             return ops.rms_norm(x, self.weight, self.epsilon)[0]
         variance = ops.mean(ops.square(x), -1, True)
@@ -74,7 +74,7 @@ class RMSNorm(nn.Cell):
 
 
 class Attention(nn.Cell):
-    def __init__(self, config: LlamaConfig):
+    def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
         self.heads, self.kv_heads, self.head_size = config.heads, config.kv_heads, config.head_size
         self.groups = config.heads // config.kv_heads
@@ -89,14 +89,14 @@ class Attention(nn.Cell):
             # sparse_mode 2: causal, with the compressed mask of 2048 x 2048 that this mode wants.
             self.attend = FlashAttentionScore(config.heads, scale_value=self.scale, input_layout="BNSD", sparse_mode=2)
 
-    def rotate(self, x, cosine, sine):
+    def rotate(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
         if self.fused:
             return ops.rotary_position_embedding(x, cosine, sine)
         half = self.head_size // 2
         swapped = ops.concat((-x[..., half:], x[..., :half]), axis=-1)
         return x * cosine + swapped * sine
 
-    def construct(self, x, cosine, sine, mask):
+    def construct(self, x: Tensor, cosine: Tensor, sine: Tensor, mask: Tensor) -> Tensor:
         batch, sequence, _ = x.shape
         query = self.query(x).reshape(batch, sequence, self.heads, self.head_size).transpose(0, 2, 1, 3)
         key = self.key(x).reshape(batch, sequence, self.kv_heads, self.head_size).transpose(0, 2, 1, 3)
@@ -108,7 +108,7 @@ class Attention(nn.Cell):
             context = self.attend_plainly(query, key, value, mask)
         return self.output(context.transpose(0, 2, 1, 3).reshape(batch, sequence, -1))
 
-    def attend_plainly(self, query, key, value, mask):
+    def attend_plainly(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         batch, _, sequence, _ = query.shape
         query = query.reshape(batch, self.kv_heads, self.groups * sequence, self.head_size)
         scores = ops.matmul(query, key.transpose(0, 1, 3, 2)) * self.scale
@@ -118,23 +118,23 @@ class Attention(nn.Cell):
 
 
 class FeedForward(nn.Cell):
-    def __init__(self, config: LlamaConfig):
+    def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
         self.gate = nn.Dense(config.hidden_size, config.feed_forward_size, has_bias=False, dtype=config.dtype)
         self.up = nn.Dense(config.hidden_size, config.feed_forward_size, has_bias=False, dtype=config.dtype)
         self.down = nn.Dense(config.feed_forward_size, config.hidden_size, has_bias=False, dtype=config.dtype)
 
-    def construct(self, x):
+    def construct(self, x: Tensor) -> Tensor:
         return self.down(ops.silu(self.gate(x)) * self.up(x))
 
 
 class Block(nn.Cell):
-    def __init__(self, config: LlamaConfig):
+    def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
         self.attention_norm, self.attention = RMSNorm(config), Attention(config)
         self.feed_forward_norm, self.feed_forward = RMSNorm(config), FeedForward(config)
 
-    def construct(self, x, cosine, sine, mask):
+    def construct(self, x: Tensor, cosine: Tensor, sine: Tensor, mask: Tensor) -> Tensor:
         x = x + self.attention(self.attention_norm(x), cosine, sine, mask)
         return x + self.feed_forward(self.feed_forward_norm(x))
 
@@ -142,7 +142,7 @@ class Block(nn.Cell):
 class Decoder(nn.Cell):
     """Token ids (batch, sequence) to logits (batch, sequence, vocabulary)."""
 
-    def __init__(self, config: LlamaConfig):
+    def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
         table = initializer(Normal(0.02), (config.vocabulary, config.hidden_size), config.dtype)
         self.embedding = Parameter(table, name="embedding")
@@ -156,7 +156,7 @@ class Decoder(nn.Cell):
         else:
             self.mask = Tensor(np.triu(np.full((config.sequence, config.sequence), -1e4, np.float32), 1), config.dtype)
 
-    def construct(self, tokens):
+    def construct(self, tokens: Tensor) -> Tensor:
         x = ops.gather(self.embedding, tokens, 0)
         for block in self.blocks:
             x = block(x, self.cosine, self.sine, self.mask)
@@ -166,10 +166,10 @@ class Decoder(nn.Cell):
 class NextTokenLoss(nn.Cell):
     """Mean cross-entropy of each next token; inputs are token ids and target ids, both (batch, sequence)."""
 
-    def __init__(self, decoder: Decoder, vocabulary: int):
+    def __init__(self, decoder: Decoder, vocabulary: int) -> None:
         super().__init__()
         self.decoder, self.vocabulary = decoder, vocabulary
 
-    def construct(self, tokens, targets):
+    def construct(self, tokens: Tensor, targets: Tensor) -> Tensor:
         logits = self.decoder(tokens).reshape(-1, self.vocabulary)
         return ops.cross_entropy(logits.astype(ms.float32), targets.reshape(-1))
