@@ -34,6 +34,4 @@ def live_bytes(graph: Graph, order: Sequence[int]) -> NDArray[np.int64]:
 
 def live_peak_bytes(graph: Graph) -> int:
     """No-offload live peak in captured order: what a memory limit in percent refers to."""
-    live = live_bytes(graph, range(len(graph.ops)))
-    boundary = sum(s.bytes for s in graph.storages if graph.exists_at_start(s.id))
-    return max(int(live.max(initial=0)), boundary)
+    return int(live_bytes(graph, range(len(graph.ops))).max(initial=0))
