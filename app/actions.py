@@ -93,6 +93,8 @@ def _problem(
 ) -> tuple[GraphFile, Hardware, Durations]:
     """Graph, hardware and durations a compile request means."""
     run = named_run(request.model, database)
+    if run is not None and run.step_count == 0:
+        raise RequestError(f"run {run.id} is {run.status} and holds no step to compile from")
     if run is not None and request.hardware is None:
         assert database is not None
         profile = load_profile(database, run.id)
@@ -118,12 +120,16 @@ def _problem(
 
 def named_run(model: str, database: Database | None) -> RunRow | None:
     """The run that ``run:NAME``, a number or ``latest`` means; None for every other model."""
-    name = model.removeprefix("run:")
-    if name == model and not model.isdecimal() and model != "latest":
+    if not names_run(model):
         return None
     if database is None:
         raise RequestError(f"{model!r} names a recorded run, so a database is needed; add --database FILE")
-    return find_run(database, name)
+    return find_run(database, model.removeprefix("run:"))
+
+
+def names_run(model: str) -> bool:
+    """Whether a model is meant to be a recorded run."""
+    return model.startswith("run:") or model.isdecimal() or model == "latest"
 
 
 def absolute_model(model: str) -> str:

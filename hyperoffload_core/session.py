@@ -87,12 +87,15 @@ def run_session(
     report(Progress(0, 0, f"measuring op durations over {MEASURED_STEPS} steps without offload"))
     durations = _measure(model, hardware, cancelled)
     report(Progress(0, 0, "compiling"))
-    schedules: dict[int, Schedule] = {}
+    compiled: list[Compiled] = []
     for policy in range(NO_OFFLOAD, len(policies)):
         began = time.monotonic_ns()
         asked = _NO_OFFLOAD_POLICY if policy == NO_OFFLOAD else policies[policy]
-        schedules[policy] = compile_schedule(captured.graph, durations, hardware, asked, cancelled=cancelled)
-        report(Compiled(policy, schedules[policy], time.monotonic_ns() - began))
+        schedule = compile_schedule(captured.graph, durations, hardware, asked, cancelled=cancelled)
+        compiled.append(Compiled(policy, schedule, time.monotonic_ns() - began))
+    for event in compiled:  # only now: a policy that cannot be compiled leaves no run behind
+        report(event)
+    schedules = {event.policy: event.schedule for event in compiled}
     conditions = _conditions(hardware, rate)
     measured, outcomes = _execute(model, schedules, steps, conditions, rate is not None, report, cancelled)
     in_run = measured_durations(measured[NO_OFFLOAD])

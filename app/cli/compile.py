@@ -57,7 +57,7 @@ def compile_command(
 
     Example: `hyperoffload compile llama3-8b-train --hardware ascend-910c --limit 50% --output llama.json.gz`
     """
-    from app.actions import compile_model
+    from app.actions import compile_model, names_run
     from app.policies import save_version
     from app.requests import CompileRequest
     from db.database import open_database
@@ -68,7 +68,7 @@ def compile_command(
         writable(output, force)
     asked = policy_from_options(policy, limit, strategy, option, None)
     began = monotonic()
-    opened = open_database(database)
+    opened = open_database(database, create=not names_run(model))
     try:
         request = CompileRequest(
             model=model,

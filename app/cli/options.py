@@ -65,6 +65,7 @@ def policy_from_options(
     policy = read_policy(file) if file is not None else Policy(memory_limit=default_limit)
     document = policy_to_document(policy)
     if limit is not None:
+        _check_limit(limit)
         document["memory_limit"] = limit
     if strategy is not None:
         if strategy != policy.strategy:
@@ -74,7 +75,14 @@ def policy_from_options(
         document["options"] = document.get("options", {}) | dict(_option(text) for text in options)
     if file is None:
         document["name"] = document["strategy"]
-    return policy_from_document(document, "the options")
+    return policy_from_document(document, "policy")
+
+
+def _check_limit(limit: str) -> None:
+    try:
+        Policy(memory_limit=limit)
+    except ValueError as error:
+        raise OptionError(f"--limit {limit!r} is neither a size nor a share; write 48GiB or 60%") from error
 
 
 def _option(text: str) -> tuple[str, bool | int | float | str]:

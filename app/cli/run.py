@@ -70,6 +70,7 @@ def run_policies(
     saved: bool,
 ) -> None:
     """Run a session with progress, and print its table."""
+    from app.actions import names_run
     from app.policies import save_version
     from app.requests import RunRequest
     from app.sessions import policy_titles, run_model, session_rows
@@ -77,7 +78,7 @@ def run_policies(
     from hyperoffload_core.sizes import parse_rate
 
     parse_rate(link_bandwidth)
-    opened = open_database(database)
+    opened = open_database(database, create=not names_run(model))
     try:
         request = RunRequest(
             model=model,

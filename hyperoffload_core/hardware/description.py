@@ -88,10 +88,10 @@ def load_hardware(name_or_path: str, overrides: Mapping[str, Any] | None = None)
         text, where = file.read_text(encoding="utf-8"), name_or_path
     else:
         near = near_matches(name_or_path, hardware_names(), 2)
-        meant = f"; did you mean {' or '.join(near)}?" if near else ";"
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
         raise HardwareError(
-            f"no hardware is called {name_or_path!r}{meant} The known ones are {', '.join(hardware_names())},"
-            " or give the path of a .toml file of your own"
+            f"no hardware is called {name_or_path!r}; {meant}the known ones are {', '.join(hardware_names())},"
+            " and a path of a .toml file of your own does as well"
         )
     try:
         document = tomllib.loads(text)
