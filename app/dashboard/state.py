@@ -14,7 +14,7 @@ from app.dashboard.views.policy import Ground, ground_of
 from app.dashboard.views.step import StepView
 from db.database import Database, open_database
 from db.documents import load_schedule
-from db.queries import get_run, load_profile, median_step
+from db.queries import RunFilter, get_run, list_runs, load_profile, median_step
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.simulator import simulate
 
@@ -38,14 +38,18 @@ class State:
         number = median_step(self.database, run_id) if step is None else step
         return self._kept(
             (run_id, number, f"{run.schedule_hash} {run.step_count}"),
-            lambda: StepView(load_profile(self.database, run_id, number), 0),
+            lambda: StepView(load_profile(self.database, run_id, number)),
         )
 
     def prediction(self, run_id: int) -> StepView:
-        """What the simulator predicts for the schedule of a run."""
+        """What was predicted for a measured run: in its own session (with op durations of the same run) where that was
+        recorded, else what the simulator says of its schedule."""
         run = get_run(self.database, run_id)
-        key = (run_id, None, run.schedule_hash)
-        return self._kept(key, lambda: StepView(simulate(self.schedule(run_id)), 0))
+        if run.session:
+            same = RunFilter(kind="predicted", session=run.session, schedule_hash=run.schedule_hash)
+            if beside := [row for row in list_runs(self.database, same, limit=1) if row.step_count]:
+                return self.step(beside[0].id)
+        return self._kept((run_id, None, run.schedule_hash), lambda: StepView(simulate(self.schedule(run_id))))
 
     def schedule(self, run_id: int) -> Schedule:
         """The schedule of a run, also of one without a recorded step."""

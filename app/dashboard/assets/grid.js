@@ -50,7 +50,7 @@ renderers.Swatch = (props) =>
 renderers.Act = (props) =>
   React.createElement(
     "button",
-    { className: "link", type: "button", "aria-label": props.label, title: props.label, onClick: () => props.setData(props.data) },
+    { className: "link", type: "button", "aria-label": props.label, title: props.label || props.value, onClick: () => props.setData(props.data) },
     props.text || props.value,
   );
 

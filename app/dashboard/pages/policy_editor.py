@@ -141,7 +141,7 @@ def _limit(draft: Draft, ground: Ground | None, checked: Checked) -> Any:
         label={"function": "percent"},
         mb=26,
         mt=8,
-        px=12,
+        px=56,
         display=None if ground is not None else "none",
         **{"aria-label": "Memory limit in percent of the peak without offload"},
     )

@@ -45,7 +45,7 @@ def layout(run_id: str = "", step: str = "", **_: str) -> Any:
             dcc.Download(id="run-download"),
             _head(run),
             _notice(run),
-            parts.cards(run_numbers(run, view.profile.schedule.metrics)),
+            parts.cards(run_numbers(run, state.prediction(run.id).profile if run.kind == "measured" else None)),
             timeline_panel(run, view, number),
             html.Div(
                 [

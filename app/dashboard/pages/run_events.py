@@ -129,7 +129,7 @@ def register(app: dash.Dash, shared: State) -> None:
         moved = ctx.triggered_id == "run-cursor"
         return alive_panel(alive, time, view.curve.peak[0], view.kind), patch if moved else dash.no_update
 
-    @app.callback(Output("run-details", "children"), Input("run-picked", "data"), RUN, SHOW, prevent_initial_call=True)
+    @app.callback(Output("run-details", "children"), Input("run-picked", "data"), RUN, SHOW)
     def show_details(picked: dict[str, Any] | None, run: dict[str, Any], show: str) -> Any:
         if not picked:
             return dash.no_update

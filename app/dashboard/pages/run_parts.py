@@ -150,8 +150,6 @@ def pick_button(alive: Alive) -> Any:
 
 def transfers_panel(view: StepView) -> Any:
     rows = transfer_rows(view)
-    if not rows:
-        return parts.panel("Transfers", html.Div(summary(rows), className="quiet"))
     columns = [
         {
             "field": "storage",
@@ -161,7 +159,7 @@ def transfers_panel(view: StepView) -> Any:
             "cellRenderer": "Act",
             "filter": "agTextColumnFilter",
         },
-        {"field": "class", "headerName": "Class", "width": 130, "filter": "agTextColumnFilter"},
+        {"field": "class", "headerName": "Class", "width": 124, "filter": "agTextColumnFilter"},
         {"field": "direction", "headerName": "Way", "width": 66, "filter": "agTextColumnFilter"},
         parts.size_column("bytes", "Size", width=92),
         parts.time_column("start_ns", "Start", width=92),
@@ -170,20 +168,12 @@ def transfers_panel(view: StepView) -> Any:
         parts.time_column("exposed_ns", "Exposed", width=90),
         parts.time_column("blocking_ns", "Blocking", width=90, cellClassRules={"cell-bad": "params.value > 0"}),
         parts.time_column("slack_ns", "Slack", width=90),
-        {"field": "cause", "headerName": "Waited for", "width": 160, "filter": "agTextColumnFilter"},
+        {"field": "cause", "headerName": "Waited for", "width": 118, "filter": "agTextColumnFilter"},
     ]
-    height = 42 + 36 * min(len(rows), 10)
-    return parts.panel(
-        "Transfers, the costly first",
-        parts.grid(
-            "run-transfers",
-            columns,
-            rows,
-            getRowId="params.data.transfer.toString()",
-            style={"height": height},
-        ),
-        hint=f"{summary(rows)} Click a storage to zoom to its transfer. Every number {view.kind}.",
-    )
+    style = {"height": 42 + 36 * min(len(rows), 10), "display": "block" if rows else "none"}
+    table = parts.grid("run-transfers", columns, rows, getRowId="params.data.transfer.toString()", style=style)
+    how = f" Click a storage to zoom to its transfer. Every number {view.kind}." if rows else ""
+    return parts.panel("Transfers, the costly first" if rows else "Transfers", table, hint=summary(rows) + how)
 
 
 def blank_details() -> list[Any]:

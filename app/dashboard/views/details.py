@@ -170,11 +170,15 @@ def why(view: StepView, identity: int, moves: list[Transfer], stays: list[tuple[
         for t in moves
     )
     if schedule.homes[identity] == "pool" and fetched:
-        return f"It lives in the pool and is brought in {len(fetched)} time{'s' if len(fetched) != 1 else ''} a step."
+        return f"It lives in the pool and is brought in {_times(len(fetched))} a step."
     return (
         f"From {format_ns(gap_start)} on no op needs it for {format_ns(gap)}, and its copy takes {format_ns(copy)}; "
         f"meanwhile {size} of the device are free for others."
     )
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def longest_gap(view: StepView, identity: int) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from db.queries import RunRow
-from hyperoffload_core.schedule import Metrics
+from hyperoffload_core.recording import Profile
 from hyperoffload_core.sizes import format_bytes, format_ns
 
 
@@ -21,48 +21,45 @@ class Number:
     tone: str = ""
 
 
-def run_numbers(run: RunRow, planned: Metrics) -> list[Number]:
-    """Cards of a run with at least one step; ``planned`` are the schedule's own (predicted) numbers."""
-    measured = run.kind == "measured"
+def run_numbers(run: RunRow, predicted: Profile | None) -> list[Number]:
+    """Cards of a run with at least one step; ``predicted`` is the prediction for a measured run."""
     assert run.step_median_ns is not None and run.peak_bytes is not None
+    blocking, exposed = run.blocking_ns or 0, run.exposed_ns or 0
+    spread = "one step"
+    if run.step_count > 1:
+        spread = f"median of {run.step_count}: {format_ns(run.step_min_ns or 0)} to {format_ns(run.step_max_ns or 0)}"
     share = run.peak_bytes / run.memory_limit_bytes
-    over = run.peak_bytes > run.memory_limit_bytes
-    spread = (
-        f"median of {run.step_count}, {format_ns(run.step_min_ns or 0)} to {format_ns(run.step_max_ns or 0)}"
-        if run.step_count > 1
-        else "one step"
-    )
     return [
         Number(
             "Step time",
             format_ns(run.step_median_ns),
             spread,
-            _beside(measured, planned.step_ns, run.step_median_ns, format_ns),
+            _beside(predicted, "step_ns", run.step_median_ns, format_ns),
         ),
         Number(
             "Peak device memory",
             format_bytes(run.peak_bytes),
             f"{share:.0%} of the limit {format_bytes(run.memory_limit_bytes)}",
-            _beside(measured, planned.peak_live_bytes, run.peak_bytes, format_bytes),
-            "bad" if over else "",
+            _beside(predicted, "peak_bytes", run.peak_bytes, format_bytes),
+            "bad" if share > 1 else "",
         ),
         Number(
             "Blocking",
-            format_ns(run.blocking_ns or 0),
+            format_ns(blocking),
             "compute waits for transfers",
-            _beside(measured, planned.blocking_ns, run.blocking_ns or 0, format_ns),
-            "bad" if (run.blocking_ns or 0) > 0.02 * run.step_median_ns else "good",
+            _beside(predicted, "blocking_ns", blocking, format_ns),
+            "bad" if blocking > 0.02 * run.step_median_ns else "good",
         ),
         Number(
             "Exposed",
-            format_ns(run.exposed_ns or 0),
-            "transfers with no compute beside",
-            _beside(measured, planned.exposed_ns, run.exposed_ns or 0, format_ns),
+            format_ns(exposed),
+            "transfers without compute beside",
+            _beside(predicted, "exposed_ns", exposed, format_ns),
         ),
         Number(
             "Overlap",
-            "–" if run.overlap is None else f"{run.overlap:.0%}",
-            "no transfers" if run.overlap is None else f"of {format_ns(run.transfer_ns or 0)} transfers hidden",
+            "none" if run.overlap is None else f"{run.overlap:.0%}",
+            "no transfers" if run.overlap is None else f"of {format_ns(run.transfer_ns or 0)} of transfers hidden",
         ),
         Number(
             "Moved per step",
@@ -72,11 +69,13 @@ def run_numbers(run: RunRow, planned: Metrics) -> list[Number]:
     ]
 
 
-def _beside(measured: bool, predicted: int, value: int, words: Callable[[int], str]) -> str:
+def _beside(predicted: Profile | None, name: str, value: int, words: Callable[[int], str]) -> str:
     """The prediction for a measured number, with how far it is off."""
-    if not measured:
+    if predicted is None:
         return ""
-    text = f"predicted {words(predicted)}"
-    if value and predicted and abs(predicted / value - 1) >= 0.0005:
-        return f"{text} ({predicted / value - 1:+.1%})"
-    return text
+    expected = int(getattr(predicted.steps, name)[0])
+    text = f"predicted {words(expected)}"
+    # A percentage of a number near nothing says nothing.
+    if min(value, expected) * 20 < max(value, expected) or abs(expected / value - 1) < 0.0005:
+        return text
+    return f"{text} ({expected / value - 1:+.1%})"

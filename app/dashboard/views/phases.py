@@ -4,29 +4,42 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from app.dashboard.views.lanes import MS
 from app.dashboard.views.step import StepView
+from hyperoffload_core.ir import PHASES
+from profiles.series import busy_fraction
 
-SHADES = {"forward": 0.12, "backward": 0.28, "optimizer": 0.12, "prefill": 0.12, "decode": 0.28}
+SHADES = {"forward": 0.12, "backward": 0.28, "optimizer": 0.18, "prefill": 0.12, "decode": 0.28}
+SLICES = 200
 
 
 def phases(view: StepView) -> list[tuple[str, int, int]]:
-    """Neighbouring ops of one phase as (phase, start_ns, end_ns), in order."""
-    ops = view.profile.schedule.graph.ops
-    result: list[tuple[str, int, int]] = []
-    lane = view.lanes.compute
-    for op, start, end in zip(lane.item.tolist(), lane.start_ns.tolist(), lane.end_ns.tolist(), strict=True):
-        phase = ops[op].phase
-        if result and result[-1][0] == phase:
-            result[-1] = (phase, result[-1][1], end)
-        else:
-            result.append((phase, start, end))
-    return result
+    """(phase, start_ns, end_ns) of the stretches in which ops of one phase take most of the compute time.
+
+    A refined order may mix phases op by op, so each of 200 slices of the step goes to its strongest phase.
+    """
+    ops, lane = view.profile.schedule.graph.ops, view.lanes.compute
+    phase_of = np.array([PHASES.index(op.phase) for op in ops], dtype=np.int64)[lane.item]
+    present = np.unique(phase_of)
+    if not len(present):
+        return []
+    rows = [phase_of == phase for phase in present]
+    busy = np.stack([busy_fraction(lane.start_ns[r], lane.end_ns[r], 0, view.end_ns, SLICES) for r in rows])
+    strongest = busy.argmax(axis=0)
+    for number in range(1, SLICES):
+        if not busy[:, number].any():
+            strongest[number] = strongest[number - 1]
+    opens = np.flatnonzero(np.concatenate([[True], strongest[1:] != strongest[:-1]])).tolist()
+    edges = [view.end_ns * at // SLICES for at in (*opens, SLICES)]
+    names = [PHASES[present[strongest[at]]] for at in opens]
+    return list(zip(names, edges, edges[1:], strict=False))
 
 
-def _long_phases(view: StepView) -> list[tuple[str, int, int]]:
-    """The phases worth a band: a schedule that interleaves phases op by op would give thousands of slivers."""
-    return [p for p in phases(view) if p[2] - p[1] > view.end_ns * 0.03]
+def long_phases(view: StepView) -> list[tuple[str, int, int]]:
+    """The stretches that are wide enough for a band with a name."""
+    return [phase for phase in phases(view) if phase[2] - phase[1] > view.end_ns * 0.04]
 
 
 def phase_shapes(view: StepView) -> list[dict[str, Any]]:
@@ -43,12 +56,12 @@ def phase_shapes(view: StepView) -> list[dict[str, Any]]:
             "fillcolor": f"rgba(128,142,166,{SHADES[phase]})",
             "layer": "below",
         }
-        for phase, start, end in _long_phases(view)
+        for phase, start, end in long_phases(view)
     ]
 
 
 def phase_notes(view: StepView) -> list[dict[str, Any]]:
     return [
         {"x": (start + end) / 2 / MS, "y": 3.77, "yref": "y2", "text": phase, "showarrow": False, "font": {"size": 11}}
-        for phase, start, end in _long_phases(view)
+        for phase, start, end in long_phases(view)
     ]

@@ -7,10 +7,10 @@ from typing import Any
 from app.dashboard.views.step import StepView
 
 CAUSES = {
-    "dependency": "its own storage",
-    "memory": "memory to become free",
+    "dependency": "own storage",
+    "memory": "free memory",
     "link": "the link",
-    "order": "the chosen order",
+    "order": "the order",
 }
 
 
