@@ -1,6 +1,6 @@
 """MindSpore's strided views (``NarrowView``, ``TransposeExtView``, …) as something that can be executed op by op.
 
-A view that is contiguous in its base stays a view (same storage, an offset), and writing through it writes the base. Any
+A view that is contiguous in its base stays a view (same storage, an offset): writing through it writes the base. Any
 other becomes the copying primitive that gives the same values; `real_run_op` has no kernels for the views themselves.
 """
 

@@ -17,8 +17,8 @@ class Dropped(nn.Cell):
 
 
 class Half(nn.Cell):
-    """No bias and no tanh: CPU graph mode fuses MatMul and BiasAdd, which rounds float16 once instead of twice, and picks
-    another float16 kernel for Tanh than a single op does."""
+    """No bias and no tanh: in CPU graph mode MatMul and BiasAdd are fused, which rounds float16 once instead of twice,
+    and Tanh gets another float16 kernel than a single op does."""
 
     def __init__(self):
         super().__init__()

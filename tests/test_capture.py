@@ -1,0 +1,288 @@
+"""Capture: what a graph says about a model, and that its ops, run one by one, give what MindSpore gives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hyperoffload_core.capture import CaptureError, capture, load_source
+from hyperoffload_core.ir import Graph, Op
+from hyperoffload_core.program import CapturedModel
+from hyperoffload_core.workloads import build_workload
+
+pytestmark = pytest.mark.mindspore
+MODELS = Path(__file__).parent / "models"
+
+# Every kind of cell and of optimizer that MindSpore itself runs on CPU.
+RUNNABLE = [
+    "convnet.py:build",
+    "transformer.py:build",
+    "recurrent.py:build",
+    "mlp.py:half",
+    "inference.py:decode",
+    "inference.py:several",
+    "inference.py:counting",
+    "inference.py:in_place",
+    "inference.py:slices",
+    "inference.py:views",
+    *(
+        f"optimizers.py:{name}"
+        for name in (
+            "sgd",
+            "momentum",
+            "adam",
+            "amsgrad",
+            "rmsprop",
+            "centered_rmsprop",
+            "adagrad",
+            "ftrl",
+            "adadelta",
+            "adamax",
+        )
+    ),
+]
+
+
+def model_of(reference: str) -> CapturedModel:
+    cell, inputs = load_source(str(MODELS / reference))
+    return capture(cell, inputs)
+
+
+@pytest.fixture(scope="module")
+def tiny() -> CapturedModel:
+    workload = build_workload("tiny")
+    return capture(workload.cell, workload.inputs, name="tiny")
+
+
+def assert_same_as_graph_mode(cell: Any, batches: list[Any]) -> None:
+    """Two steps op by op and in graph mode: every result and every parameter bit for bit."""
+    import mindspore as ms
+    from op_by_op import OpByOp
+
+    run = OpByOp(capture(cell, batches[0]))
+    ms.set_context(mode=ms.GRAPH_MODE)
+    for batch in batches:
+        expected = flat(cell(*batch))
+        results = run.step(batch)
+        assert len(results) == len(expected)
+        for result, tensor in zip(results, expected, strict=True):
+            assert result.shape == tensor.shape
+            assert result.tobytes() == tensor.asnumpy().tobytes()
+        after = {p.name: p.asnumpy().tobytes() for p in cell.get_parameters()}
+        different = [name for name, data in run.parameters().items() if data.tobytes() != after[name]]
+        assert not different
+
+
+def flat(value: Any) -> list[Any]:
+    return [t for v in value for t in flat(v)] if isinstance(value, tuple | list) else [value]
+
+
+@pytest.mark.parametrize("reference", RUNNABLE)
+def test_ops_run_one_by_one_give_what_graph_mode_gives(reference: str) -> None:
+    cell, inputs = load_source(str(MODELS / reference))
+    assert_same_as_graph_mode(cell, [inputs, inputs])
+
+
+@pytest.mark.parametrize("name", ["tiny", "tiny-prefill"])
+def test_workloads_give_what_graph_mode_gives(name: str) -> None:
+    workload = build_workload(name)
+    assert_same_as_graph_mode(workload.cell, list(workload.batches[:2]))
+
+
+def test_the_hash_is_the_same_in_a_new_process() -> None:
+    code = (
+        "from hyperoffload_core.capture import capture; from hyperoffload_core.workloads import build_workload as b;"
+        "w = b('tiny', with_values=False); print(capture(w.cell, w.inputs, with_values=False).graph.hash)"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()[-1]
+        for _ in range(2)
+    ]
+    assert runs[0] == runs[1]
+    assert len(runs[0]) == 64
+
+
+def test_capture_with_and_without_values_is_the_same_graph(tiny: CapturedModel) -> None:
+    workload = build_workload("tiny", with_values=False)
+    bare = capture(workload.cell, workload.inputs, with_values=False)
+    assert bare.values == {}
+    assert bare.graph.hash == tiny.graph.hash
+
+
+def test_values_exist_for_all_that_exists_at_the_start(tiny: CapturedModel) -> None:
+    graph = tiny.graph
+    assert set(tiny.values) == {s.id for s in graph.storages if graph.exists_at_start(s.id)}
+    for storage, value in tiny.values.items():
+        assert value.flags.c_contiguous
+        assert value.nbytes == graph.storages[storage].bytes
+
+
+def test_classes_and_phases_of_a_training_step(tiny: CapturedModel) -> None:
+    graph = tiny.graph
+    by_class = {
+        c: [s.name for s in graph.storages if s.tensor_class == c] for c in {s.tensor_class for s in graph.storages}
+    }
+    parameters = build_workload("tiny", with_values=False).cell.network.trainable_params()
+    assert sorted(by_class["weight"]) == sorted(p.name for p in parameters)
+    assert {"adam_m.decoder.head.weight", "global_step", "learning_rate"} <= set(by_class["optimizer_state"])
+    assert len(by_class["input"]) == 2
+    assert len(by_class["output"]) == 1
+    assert {o.phase for o in graph.ops} == {"forward", "backward", "optimizer"}
+    updates = [o for o in graph.ops if o.primitive == "AdamWeightDecay"]
+    assert len(updates) == len(parameters)
+    assert {o.phase for o in updates} == {"optimizer"}
+
+
+def test_an_update_waits_for_its_gradient_and_no_other_update(tiny: CapturedModel) -> None:
+    ops = tiny.graph.ops
+    for update in (o for o in ops if o.primitive == "AdamWeightDecay"):
+        assert {ops[n].primitive for n in update.after}.isdisjoint({"AdamWeightDecay"})
+        assert any(ops[n].phase == "backward" for n in update.after)
+
+
+def test_an_update_waits_for_every_reader_of_its_weight(tiny: CapturedModel) -> None:
+    graph = tiny.graph
+    (weight,) = (s.id for s in graph.storages if s.name == "decoder.blocks.1.feed_forward.up.weight")
+    (update,) = (o for o in graph.ops if weight in o.writes)
+    readers = {o.id for o in graph.ops if weight in o.reads and o is not update}
+    assert len(readers) == 2  # forward, and backward for the gradient of the input
+    assert readers <= set(update.after)
+
+
+def test_weight_gradients_are_computed_where_backpropagation_meets_them(tiny: CapturedModel) -> None:
+    """Not beside the update, as MindIR writes them: that would keep every activation to the end of the step."""
+    graph = tiny.graph
+    assert max(o.id for o in graph.ops if o.phase == "forward") < min(o.id for o in graph.ops if o.phase == "backward")
+    gradient_of_last = producer(graph, "decoder.head.weight")
+    gradient_of_first = producer(graph, "decoder.blocks.0.feed_forward.down.weight")
+    first_update = min(o.id for o in graph.ops if o.primitive == "AdamWeightDecay")
+    assert gradient_of_last.id < gradient_of_first.id < first_update
+
+
+def producer(graph: Graph, weight: str) -> Op:
+    """The op that computes the weight's gradient."""
+    (update,) = (o for o in graph.ops if any(graph.storages[s].name == weight for s in o.writes))
+    (gradient,) = (s for s in update.reads if graph.storages[s].tensor_class == "gradient")
+    return next(o for o in graph.ops if gradient in o.writes)
+
+
+def test_layer_scopes_name_the_layer_even_where_mindspore_does_not(tiny: CapturedModel) -> None:
+    graph = tiny.graph
+    softmaxes = [o for o in graph.ops if o.primitive == "Softmax"]
+    assert ["0-Block" in o.scope for o in softmaxes] == [True, False]
+    assert ["1-Block" in o.scope for o in softmaxes] == [False, True]
+    backward = [o.scope for o in graph.ops if o.primitive == "SoftmaxBackward"]
+    assert ["1-Block" in s for s in backward] == [True, False]
+    assert all(s.startswith("Gradients/Default/") for s in backward)
+
+
+def test_names_are_unique_and_readable(tiny: CapturedModel) -> None:
+    names = [o.name for o in tiny.graph.ops]
+    assert len(set(names)) == len(names)
+    assert "decoder.blocks.0.attention.query/MatMul" in names
+    assert "optimizer.decoder.head.weight/AdamWeightDecay" in names
+    storages = [s.name for s in tiny.graph.storages]
+    assert len(set(storages)) == len(storages)
+
+
+def test_matrix_products_are_counted_exactly(tiny: CapturedModel) -> None:
+    query = next(o for o in tiny.graph.ops if o.name == "decoder.blocks.0.attention.query/MatMul")
+    assert query.flops == 2 * (2 * 32) * 64 * 64  # two sequences of 32 tokens, hidden size 64
+    scores = next(o for o in tiny.graph.ops if o.primitive == "MatMulExt")
+    assert scores.flops == 2 * 2 * 4 * 32 * 32 * 16  # batch, heads, queries, keys, head size
+
+
+def test_views_and_in_place_updates_share_a_storage() -> None:
+    graph = model_of("inference.py:in_place").graph
+    (state,) = (s.id for s in graph.storages if s.name == "state")
+    (add,) = (o for o in graph.ops if o.primitive == "InplaceAddExt")
+    assert state in add.reads
+    assert add.writes == (state,)
+
+
+def test_parameters_updated_in_place_outside_an_optimizer_are_caches_by_name() -> None:
+    caches = [s for s in model_of("inference.py:decode").graph.storages if s.tensor_class == "kv_cache"]
+    assert [s.name for s in caches] == ["key_cache", "value_cache"]
+    assert all(s.persistent for s in caches)
+
+
+def test_a_parameter_read_before_its_update_is_read_before_its_update() -> None:
+    graph = model_of("inference.py:counting").graph
+    (count,) = (s.id for s in graph.storages if s.name == "count")
+    first_write = min(o.id for o in graph.ops if count in o.writes)
+    assert any(count in o.reads and o.id < first_write for o in graph.ops)
+
+
+def test_results_nobody_reads_still_have_bytes() -> None:
+    captured = model_of("convnet.py:build")
+    norm = next(o for o in captured.graph.ops if o.primitive == "BatchNorm")
+    call = captured.program.calls[norm.id]
+    assert None in call.outputs
+    assert len(set(norm.writes)) > sum(o is not None for o in call.outputs)
+
+
+def test_random_ops_keep_their_order_and_are_noted() -> None:
+    graph = model_of("mlp.py:dropout").graph
+    first, second = (o for o in graph.ops if o.primitive == "Dropout")
+    assert first.id in second.after
+    assert graph.notes == ("Dropout draw random numbers: two runs differ, with or without offload",)
+
+
+def test_capture_leaves_the_cell_and_the_folder_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import mindspore as ms
+
+    monkeypatch.chdir(tmp_path)
+    cell, inputs = load_source(str(MODELS / "convnet.py:build"))
+    before = {p.name: p.asnumpy().tobytes() for p in cell.get_parameters()}
+    mode = ms.get_context("mode")
+    capture(cell, inputs)
+    with pytest.raises(CaptureError):
+        model_of("mistakes.py:wrong_shapes")
+    assert {p.name: p.asnumpy().tobytes() for p in cell.get_parameters()} == before
+    assert ms.get_context("mode") == mode
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("reference", "sentence"),
+    [
+        ("mistakes.py", "names no model; write FILE.py:FUNCTION"),
+        ("missing.py:build", "missing.py: no such file"),
+        ("mistakes.py:nothing", r"has no function 'nothing'; it has raises, returns_a_number"),
+        ("mistakes.py:not_a_function", "has no function 'not_a_function'"),
+        ("mistakes.py:raises", r"raised KeyError: 'weights.ckpt' \(line 13\)"),
+        ("mistakes.py:returns_a_number", r"returned a value of type int; return \(cell, inputs\)"),
+        ("mistakes.py:returns_no_cell", r"returned a tuple of 2 \(str, tuple\)"),
+        ("mistakes.py:wrong_shapes", r"MindSpore cannot compile WrongShapes: For 'MatMulExt' op, .* \(mistakes.py:9\)"),
+        ("inference.py:branching", "control flow that depends on tensor values cannot be captured"),
+        ("inference.py:through_columns", "writes in place through the strided view"),
+        ("mlp.py:lost_update", r"ApplyRMSProp cannot update 'second.weight' \(float16\) in place on CPU"),
+    ],
+)
+def test_mistakes_get_one_sentence(reference: str, sentence: str) -> None:
+    with pytest.raises(CaptureError, match=sentence) as caught:
+        model_of(reference)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_with_a_syntax_error_names_the_line(tmp_path: Path) -> None:
+    file = tmp_path / "broken_model.py"
+    file.write_text("x = 1\ndef build(:\n")
+    with pytest.raises(CaptureError, match=r"broken_model.py cannot be imported: SyntaxError: .* \(line 2\)"):
+        load_source(f"{file}:build")
+
+
+def test_a_model_file_may_import_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "my_neighbour_layers.py").write_text("from mindspore import nn\n\nmake = lambda: nn.Dense(2, 2)\n")
+    (tmp_path / "my_model.py").write_text(
+        "import numpy as np\nfrom mindspore import Tensor\nfrom my_neighbour_layers import make\n\n"
+        "def build():\n    return make(), Tensor(np.ones((1, 2), np.float32))\n"
+    )
+    cell, inputs = load_source(f"{tmp_path / 'my_model.py'}:build")
+    assert len(capture(cell, inputs).inputs) == len(inputs) == 1
+    assert np.array_equal(inputs[0].asnumpy(), np.ones((1, 2)))
