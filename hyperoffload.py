@@ -1,4 +1,4 @@
-"""The command ``hyperoffload`` (also ``python -m hyperoffload``).
+"""The command ``hyperoffload`` (also ``python -m hyperoffload``), and ``import hyperoffload as ho`` for programs.
 
 `app`, `db` and `profiles` are common names. Whatever a user's folder, the working directory or PYTHONPATH holds, in
 this process these names mean the packages beside this file. Models are captured and run in other processes
@@ -9,12 +9,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent
 OURS = ("app", "db", "hyperoffload_core", "profiles")
+INTERFACE = ("Policy", "capture", "compile", "load_hardware", "read_schedule", "run", "simulate", "write_schedule")
+
+
+def __getattr__(name: str) -> Any:
+    """What `hyperoffload_core.interface` offers, imported when it is first used."""
+    if name in INTERFACE:
+        return getattr(import_module("hyperoffload_core.interface"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *INTERFACE]
 
 
 class _OurPackages:

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from hyperoffload_core.capture import capture, load_source
 from hyperoffload_core.compile import compile_schedule
-from hyperoffload_core.cost import Durations, measured_durations
+from hyperoffload_core.cost import measured_durations
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.hardware import Hardware
+from hyperoffload_core.measure import MEASURED_STEPS, NO_OFFLOAD_POLICY, measure_durations
 from hyperoffload_core.policy import Policy
 from hyperoffload_core.program import CapturedModel
 from hyperoffload_core.recording import Profile
@@ -34,7 +35,6 @@ from hyperoffload_core.spool import Checked, Compiled, Event, Progress, Recorded
 from hyperoffload_core.workloads import build_workload
 
 NO_OFFLOAD = -1
-MEASURED_STEPS = 3
 # Results reach the parent in pieces of so many steps, so that a session killed late loses little.
 CHUNK_STEPS = 5
 
@@ -85,12 +85,12 @@ def run_session(
     rate = parse_rate(link_bandwidth)
     hardware = this_machine(rate)
     report(Progress(0, 0, f"measuring op durations over {MEASURED_STEPS} steps without offload"))
-    durations = _measure(model, hardware, cancelled)
+    durations = measure_durations(captured, hardware, model.batches, cancelled)
     report(Progress(0, 0, "compiling"))
     compiled: list[Compiled] = []
     for policy in range(NO_OFFLOAD, len(policies)):
         began = time.monotonic_ns()
-        asked = _NO_OFFLOAD_POLICY if policy == NO_OFFLOAD else policies[policy]
+        asked = NO_OFFLOAD_POLICY if policy == NO_OFFLOAD else policies[policy]
         schedule = compile_schedule(captured.graph, durations, hardware, asked, cancelled=cancelled)
         compiled.append(Compiled(policy, schedule, time.monotonic_ns() - began))
     for event in compiled:  # only now: a policy that cannot be compiled leaves no run behind
@@ -104,20 +104,6 @@ def run_session(
         report(Recorded(policy, simulate(schedule, op_ns=in_run.ns, conditions=said)))
     report(Progress(0, 0, "comparing results with MindSpore's own graph-mode run"))
     report(_check(model, outcomes, steps))
-
-
-_NO_OFFLOAD_POLICY = Policy(name="no offload", strategy="none")
-
-
-def _measure(model: Model, hardware: Hardware, cancelled: Callable[[], bool]) -> Durations:
-    """Op durations of the no-offload step. It is planned with equal durations, which its order does not depend on."""
-    graph = model.captured.graph
-    assumed = Durations((1000,) * len(graph.ops), "assumed, before anything was measured")
-    schedule = compile_schedule(graph, assumed, hardware, _NO_OFFLOAD_POLICY, cancelled=cancelled)
-    with Executor(model.captured, schedule, paced=False) as executor:
-        executor.load()
-        recorders = run_interleaved({"": executor}, model.batches, MEASURED_STEPS, cancelled=cancelled)
-    return measured_durations([recorders[""].profile("measuring op durations")])
 
 
 def _conditions(hardware: Hardware, rate: int | None) -> tuple[str, str]:
