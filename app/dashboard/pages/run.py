@@ -35,6 +35,7 @@ def layout(run_id: str = "", step: str = "", **_: str) -> Any:
     number = int(step) if step.isdecimal() and int(step) < run.step_count else median_step(state.database, run.id)
     view = state.step(run.id, number)
     peak_ns = view.curve.peak[0]
+    prediction = state.prediction(run.id).profile if run.kind == "measured" else None
     return html.Div(
         [
             dcc.Store(id="run", data={"id": run.id, "step": number, "kind": run.kind}),
@@ -45,7 +46,7 @@ def layout(run_id: str = "", step: str = "", **_: str) -> Any:
             dcc.Download(id="run-download"),
             _head(run),
             _notice(run),
-            parts.cards(run_numbers(run, state.prediction(run.id).profile if run.kind == "measured" else None)),
+            parts.cards(run_numbers(run, view.curve.peak[1], prediction)),
             timeline_panel(run, view, number),
             html.Div(
                 [

@@ -8,7 +8,7 @@ import dash
 from dash import ALL, Input, Output, ctx, dcc
 from dash import State as Given
 
-from app.dashboard.pages.run_parts import alive_panel, details_panel
+from app.dashboard.pages.run_parts import alive_panel, details_panel, neighbourhood_chart
 from app.dashboard.state import State
 from app.dashboard.views import pointing
 from app.dashboard.views.details import details
@@ -82,12 +82,13 @@ def register(app: dash.Dash, shared: State) -> None:
         Input({"zoom": ALL, "start": ALL, "end": ALL}, "n_clicks"),
         Input({"cursor": ALL}, "n_clicks"),
         Input("run-transfers", "cellRendererData"),
+        Input({"neighbours": ALL}, "clickData"),
         RUN,
         SHOW,
         prevent_initial_call=True,
     )
     def point(click: dict[str, Any] | None, *given: Any) -> Any:
-        picks, zooms, peaks, row, run, show = given
+        picks, zooms, peaks, row, nodes, run, show = given
         shown = timeline(run, show)
         cursor: Any = dash.no_update
         picked: Any = dash.no_update
@@ -103,6 +104,9 @@ def register(app: dash.Dash, shared: State) -> None:
             span = shown.main.times["transfer"][transfer]
             picked, cursor = {"kind": "transfer", "id": transfer}, span[0]
             target = window_around(span, shown.end_ns)
+        elif isinstance(source, dict) and "neighbours" in source:
+            op = pointing.clicked_node(nodes)
+            picked = dash.no_update if op is None else {"kind": "op", "id": op}
         elif isinstance(source, dict) and any([*picks, *zooms, *peaks]):
             if "pick" in source:
                 picked = {"kind": source["pick"], "id": source["id"]}
@@ -135,7 +139,11 @@ def register(app: dash.Dash, shared: State) -> None:
             return dash.no_update
         view = timeline(run, show).main
         found = details(view, picked["kind"], picked["id"])
-        return dash.no_update if found is None else details_panel(found, None)
+        return (
+            dash.no_update
+            if found is None
+            else details_panel(found, neighbourhood_chart(view.profile.schedule.graph, found))
+        )
 
     @app.callback(
         Output("address", "href", allow_duplicate=True), Input("run-step", "value"), RUN, prevent_initial_call=True

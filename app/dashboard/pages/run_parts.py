@@ -9,11 +9,13 @@ from dash import dcc, html
 
 from app.dashboard import parts, theme
 from app.dashboard.icons import icon
+from app.dashboard.views import neighbours
 from app.dashboard.views.details import Details, Link
 from app.dashboard.views.step import StepView
 from app.dashboard.views.timeline import HEIGHT, Timeline, figure
 from app.dashboard.views.transfers import summary, transfer_rows
 from db.queries import RunRow
+from hyperoffload_core.ir import Graph
 from hyperoffload_core.sizes import format_bytes, format_ns
 from profiles.alive import Alive, group_alive
 
@@ -181,6 +183,25 @@ def blank_details() -> list[Any]:
         html.Div(html.H2("Details"), className="panel-head"),
         html.Div("Click an op, a transfer or a storage to see what it is and why it is there.", className="quiet"),
     ]
+
+
+def neighbourhood_chart(graph: Graph, found: Details) -> Any:
+    """The ops around what is shown; a click on one shows its details."""
+    kind, identity = found.graph_place
+    around = neighbours.neighbours(graph, kind, identity)
+    more = f"; {around.left_out} more are not drawn" if around.left_out else ""
+    words = "what it depends on, and what depends on it" if kind == "op" else "the ops that access it, in order"
+    return html.Div(
+        [
+            html.Div(f"In the graph: {words}{more}.", className="hint graph-hint"),
+            dcc.Graph(
+                id={"neighbours": f"{kind}{identity}"},
+                figure=neighbours.figure(around, graph),
+                config={**theme.GRAPH_CONFIG, "displayModeBar": False},
+                className="neighbours",
+            ),
+        ]
+    )
 
 
 def details_panel(found: Details, neighbourhood: Any) -> list[Any]:

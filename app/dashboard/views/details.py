@@ -37,6 +37,12 @@ class Details:
     subtitle: str
     facts: tuple[tuple[str, tuple[Words, ...]], ...]
     span: tuple[int, int] | None = None
+    storage: int | None = None
+
+    @property
+    def graph_place(self) -> tuple[str, int]:
+        """Where it is in the graph: itself, or for a transfer the storage it moves."""
+        return ("storage", self.storage) if self.storage is not None else (self.kind, self.id)
 
 
 def details(view: StepView, kind: str, identity: int) -> Details | None:
@@ -114,11 +120,14 @@ def _transfer(view: StepView, identity: int) -> Details:
                 + [_transfer_link(view, view.transfers[t]) for t in move.after_transfers]
             ),
         ),
-        ("Waited for by", _some([_op_link(view, o) for o in waiting])),
+        (
+            "Waited for by",
+            _some([_op_link(view, o) for o in waiting]) if waiting else ("no op; the step ends after it",),
+        ),
     ]
     name = schedule.graph.storages[move.storage].name
     direction = "device to pool" if move.kind == "store" else "pool to device"
-    return Details("transfer", identity, f"{move.kind.title()} {name}", direction, tuple(facts), span)
+    return Details("transfer", identity, f"{move.kind.title()} {name}", direction, tuple(facts), span, move.storage)
 
 
 def _storage(view: StepView, identity: int) -> Details:

@@ -21,8 +21,9 @@ class Number:
     tone: str = ""
 
 
-def run_numbers(run: RunRow, predicted: Profile | None) -> list[Number]:
-    """Cards of a run with at least one step; ``predicted`` is the prediction for a measured run."""
+def run_numbers(run: RunRow, live_peak_bytes: int, predicted: Profile | None) -> list[Number]:
+    """Cards of a run with at least one step; ``live_peak_bytes`` the highest point of its memory
+    curve, ``predicted`` the prediction for a measured run."""
     assert run.step_median_ns is not None and run.peak_bytes is not None
     blocking, exposed = run.blocking_ns or 0, run.exposed_ns or 0
     spread = "one step"
@@ -40,7 +41,7 @@ def run_numbers(run: RunRow, predicted: Profile | None) -> list[Number]:
             "Peak device memory",
             format_bytes(run.peak_bytes),
             f"{share:.0%} of the limit {format_bytes(run.memory_limit_bytes)}",
-            _beside(predicted, "peak_bytes", run.peak_bytes, format_bytes),
+            _peak_words(run, live_peak_bytes),
             "bad" if share > 1 else "",
         ),
         Number(
@@ -67,6 +68,13 @@ def run_numbers(run: RunRow, predicted: Profile | None) -> list[Number]:
             f"{format_bytes(run.bytes_out or 0)} out, {format_bytes(run.bytes_in or 0)} in",
         ),
     ]
+
+
+def _peak_words(run: RunRow, live_peak_bytes: int) -> str:
+    """A measured peak is the address space that was needed, fragmentation included; a predicted one is the live peak."""
+    if run.kind == "measured":
+        return f"planned {format_bytes(run.reserved_bytes)}, live {format_bytes(live_peak_bytes)}"
+    return f"reserved {format_bytes(run.reserved_bytes)}"
 
 
 def _beside(predicted: Profile | None, name: str, value: int, words: Callable[[int], str]) -> str:

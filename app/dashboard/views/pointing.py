@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from app.dashboard.views.lanes import MS
@@ -15,6 +16,15 @@ def clicked_item(click: dict[str, Any] | None) -> tuple[str, int] | None:
         data = point.get("customdata")
         if isinstance(data, list) and len(data) == 3 and isinstance(data[0], str):
             return ("op" if data[0] == "compute" else "transfer"), int(data[2])
+    return None
+
+
+def clicked_node(clicks: Sequence[dict[str, Any] | None]) -> int | None:
+    """The op that was clicked in a neighbourhood chart."""
+    for click in clicks:
+        for point in (click or {}).get("points", ()):
+            if isinstance(point.get("customdata"), int):
+                return int(point["customdata"])
     return None
 
 
