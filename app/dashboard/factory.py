@@ -31,7 +31,7 @@ def create_app(database_path: Path | str, host: str = "127.0.0.1") -> dash.Dash:
     app = dash.Dash(
         __name__,
         title="HyperOffload",
-        update_title=None,  # type: ignore[arg-type]
+        update_title=None,
         use_pages=True,
         pages_folder="",
         serve_locally=True,
@@ -120,7 +120,7 @@ def _show_error(error: Exception) -> None:
         message = str(error)
     else:
         _log.exception("callback failed", exc_info=error)
-        message = f"Something went wrong in the dashboard ({type(error).__name__}); the log of `hyperoffload serve` says more."
+        message = f"A fault of the dashboard ({type(error).__name__}); the log of `hyperoffload serve` says more."
     dash.set_props(
         "notifications",
         {"sendNotifications": [{"action": "show", "title": "Not done", "message": message, "color": "red"}]},

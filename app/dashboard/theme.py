@@ -80,7 +80,8 @@ GRID_THEME = {
     "headerBackgroundColor: 'var(--surface-raised)', headerTextColor: 'var(--ink-soft)',"
     "rowHoverColor: 'var(--hover)', selectedRowBackgroundColor: 'var(--selected)', accentColor: 'var(--accent)',"
     "chromeBackgroundColor: 'var(--surface-raised)', menuBackgroundColor: 'var(--surface)',"
-    "fontFamily: 'inherit', fontSize: 13, headerFontSize: 12, headerFontWeight: 600, rowHeight: 36, headerHeight: 36, cellHorizontalPadding: 10,"
+    "fontFamily: 'inherit', fontSize: 13, headerFontSize: 12, headerFontWeight: 600,"
+    "rowHeight: 36, headerHeight: 36, cellHorizontalPadding: 10,"
     "wrapperBorderRadius: 8, columnBorder: false, rowBorder: {color: 'var(--edge-soft)'}})"
 }
 

@@ -117,7 +117,7 @@ def layout(runs: str = "", baseline: str = "", **_: str) -> Any:
                         style={"height": compared.height},
                     ),
                 ],
-                hint="Median step of each run. Drag to zoom all of them, double-click for the whole step. Keys: W S zoom, A D move.",
+                hint="Median step of each run. Drag to zoom, double-click for the whole step. Keys: W S zoom, A D move.",
             ),
             parts.panel(
                 "Differences",
@@ -189,7 +189,7 @@ def _too_few(known: list[RunRow], ids: list[int]) -> Any:
     return parts.state(
         "compare",
         f"Choose {what}",
-        "Add runs above, or tick them in the list of runs. Predicted and measured runs can be compared with each other.",
+        "Add runs above, or tick them in the list of runs. Predicted and measured runs compare with each other.",
         parts.link_button("All runs", "/", "runs", "filled"),
     )
 

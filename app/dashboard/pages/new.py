@@ -121,7 +121,7 @@ def _model_panel() -> Any:
                     dmc.TextInput(
                         id="new-model",
                         label="Workload, or FILE.py:FUNCTION",
-                        description="The function returns a cell and its inputs. It runs in a process of its own, as you.",
+                        description="It returns a cell and its inputs, and runs in a process of its own.",
                         value="tiny",
                         debounce=300,
                         style={"flex": 1},

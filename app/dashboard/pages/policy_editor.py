@@ -106,7 +106,7 @@ def editor(draft: Draft, ground: Ground | None, ground_key: dict[str, Any]) -> A
                     className="mono-input",
                     **{"aria-label": "Policy as TOML"},
                 ),
-                hint="The same policy as TOML, for a file and `hyperoffload compile --policy`. Editing it changes the fields above.",
+                hint="The same as TOML, for `hyperoffload compile --policy FILE`. Editing it changes the fields.",
             ),
         ],
         className="stack",

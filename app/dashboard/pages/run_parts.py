@@ -108,7 +108,7 @@ def alive_panel(alive: list[Alive], time_ns: int, peak_ns: int, kind: str) -> li
                 html.Td([parts.swatch(theme.class_colour(a.tensor_class)), pick_button(a)]),
                 html.Td(format_bytes(a.bytes), className="num"),
                 html.Td(f"{a.bytes / whole:.1%}", className="num"),
-                html.Td(f"{format_ns(a.start_ns)} – {format_ns(a.end_ns)}", className="num"),
+                html.Td(f"{format_ns(a.start_ns)} to {format_ns(a.end_ns)}", className="num"),
             ]
         )
         for a in alive[:MOST_ALIVE]

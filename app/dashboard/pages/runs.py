@@ -113,8 +113,8 @@ def _empty() -> Any:
     return parts.state(
         "empty",
         "No runs yet",
-        "A run is one profile of a training or inference step: predicted by the simulator, or measured on real MindSpore "
-        "kernels. The demo records several within two minutes; or start with a model of your own.",
+        "A run is one profile of a training or inference step: predicted by the simulator, or measured on real "
+        "MindSpore kernels. The demo records several within two minutes; or start with a model of your own.",
         parts.command("hyperoffload demo"),
         parts.link_button("New run", "/new", "plus", "filled"),
     )

@@ -168,7 +168,7 @@ def _start_panel(run: RunRow) -> Any:
 
 def _now_panel(run: RunRow) -> Any:
     def known(value: int | None, words: Any) -> str:
-        return "–" if value is None else words(value)
+        return "none yet" if value is None else words(value)
 
     return parts.panel(
         "This run now",
@@ -182,7 +182,7 @@ def _now_panel(run: RunRow) -> Any:
                 ("Blocking", known(run.blocking_ns, format_ns)),
                 ("Exposed", known(run.exposed_ns, format_ns)),
                 ("Moved", known(run.bytes_out and run.bytes_out + (run.bytes_in or 0), format_bytes)),
-                ("Conditions", run.conditions or "–"),
+                ("Conditions", run.conditions or "none stated"),
             ]
         ),
     )

@@ -76,7 +76,8 @@ def traces(compared: Compared, window: tuple[int, int]) -> Iterator[dict[str, An
                 "dash": theme.RUN_DASHES[index % len(theme.RUN_DASHES)],
                 "simplify": False,
             },
-            "hovertemplate": f"<b>{plain(title)}</b> {view.kind}<br>%{{y:.4~f}} {name} at %{{x:.4~f}} ms<extra></extra>",
+            "hovertemplate": f"<b>{plain(title)}</b> {view.kind}<br>%{{y:.4~f}} {name} at %{{x:.4~f}} ms"
+            "<extra></extra>",
             "name": plain(title),
         }
     for index, view in enumerate(compared.views):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from app.dashboard.theme import class_title
 from app.dashboard.views.step import StepView
 from app.dashboard.views.transfers import CAUSES
+from hyperoffload_core.metrics import Column
 from hyperoffload_core.schedule import Transfer
 from hyperoffload_core.sizes import format_bytes, format_ns, format_rate
 
@@ -69,7 +72,7 @@ def _op(view: StepView, identity: int) -> Details:
     )
     facts: list[tuple[str, tuple[Words, ...]]] = [
         ("Primitive", (op.primitive,)),
-        ("Scope", (op.scope or "–",)),
+        ("Scope", (op.scope or "none",)),
         ("Phase", (op.phase,)),
         ("Time", (_span_text(span, view.kind),)),
         (
@@ -139,7 +142,7 @@ def _storage(view: StepView, identity: int) -> Details:
     life = view.profile.lifetimes
     rows = (life.step == view.step) & (life.storage == identity)
     stays = sorted(zip(life.start_ns[rows].tolist(), life.end_ns[rows].tolist(), strict=True))
-    shape = f"{storage.dtype} {' × '.join(map(str, storage.shape))}".strip() or "–"
+    shape = f"{storage.dtype} {' x '.join(map(str, storage.shape))}".strip()
     facts: list[tuple[str, tuple[Words, ...]]] = [
         ("Class", (class_title(storage.tensor_class) + (", kept from step to step" if storage.persistent else ""),)),
         ("Size", (f"{format_bytes(storage.bytes)} · {shape}",)),
@@ -198,14 +201,14 @@ def longest_gap(view: StepView, identity: int) -> tuple[int, int]:
     used = sorted(times[a.op] for a in graph.accesses[identity] if a.op in times)
     if not used:
         return 0, view.end_ns
-    gaps = [(later[0] - earlier[1], earlier[1]) for earlier, later in zip(used, used[1:], strict=False)]
+    gaps = [(later[0] - earlier[1], earlier[1]) for earlier, later in pairwise(used)]
     if graph.storages[identity].persistent:
         gaps.append((view.end_ns - used[-1][1] + used[0][0], used[-1][1]))
     length, start = max(gaps, default=(0, used[-1][1]))
     return start, max(0, length)
 
 
-def _waiting(view: StepView) -> tuple:  # type: ignore[type-arg]
+def _waiting(view: StepView) -> tuple[Column, Column, Column]:
     lane = view.lanes.waiting
     return lane.item, lane.start_ns, lane.end_ns
 
@@ -220,7 +223,7 @@ def _span_text(span: tuple[int, int] | None, kind: str) -> str:
     return f"{format_ns(span[1] - span[0])} {kind}, from {format_ns(span[0])} to {format_ns(span[1])}"
 
 
-def _some(words: list[Words]) -> tuple[Words, ...]:
+def _some(words: Sequence[Words]) -> tuple[Words, ...]:
     if not words:
         return ("nothing",)
     more = len(words) - MOST_LINKS

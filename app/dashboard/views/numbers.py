@@ -71,7 +71,7 @@ def run_numbers(run: RunRow, live_peak_bytes: int, predicted: Profile | None) ->
 
 
 def _peak_words(run: RunRow, live_peak_bytes: int) -> str:
-    """A measured peak is the address space that was needed, fragmentation included; a predicted one is the live peak."""
+    """A measured peak is the address space needed, fragmentation included; a predicted one is the live peak."""
     if run.kind == "measured":
         return f"planned {format_bytes(run.reserved_bytes)}, live {format_bytes(live_peak_bytes)}"
     return f"reserved {format_bytes(run.reserved_bytes)}"

@@ -36,12 +36,6 @@ def run_rows(runs: Sequence[RunRow]) -> list[dict[str, Any]]:
     ]
 
 
-def policy_name(run: RunRow) -> str:
-    if run.policy is None:
-        return "–"
-    return f"{run.policy} v{run.policy_number}"
-
-
 def run_name(run: RunRow) -> str:
     """How a run is called on pages: number, model and strategy, or its label."""
     return f"#{run.id} {run.label or f'{run.model} · {run.strategy}'}"
@@ -59,7 +53,7 @@ def run_conditions(run: RunRow) -> str:
 
 
 def when(moment: datetime | None) -> str:
-    return "–" if moment is None else moment.strftime("%Y-%m-%d %H:%M UTC")
+    return "not yet" if moment is None else moment.strftime("%Y-%m-%d %H:%M UTC")
 
 
 def runs_asked(text: str, known: Mapping[int, RunRow], most: int) -> tuple[list[int], list[str]]:

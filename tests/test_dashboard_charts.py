@@ -1,0 +1,183 @@
+"""The charts' data: exact at every zoom, honest about exposed and blocking time."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+import pytest
+from dashboard_example import MIB, example_profile, example_schedule
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.dashboard.views import comparing, lanes, timeline
+from app.dashboard.views.lanes import BARS, BINS, LABELLED, OUTLINES, MS, draw, fitted, outline
+from app.dashboard.views.phases import phases
+from app.dashboard.views.step import StepView, inside, item_at, subtract
+from app.dashboard.views.timeline import STACK_ORDER, Timeline
+from hyperoffload_core.ir import TENSOR_CLASSES
+from profiles.lanes import Lane
+
+
+def numbers(packed: dict[str, Any]) -> np.ndarray:
+    kinds = {"f8": np.float64, "f4": np.float32}
+    return np.frombuffer(base64.b64decode(packed["bdata"]), dtype=kinds[packed["dtype"]])
+
+
+def lane_of(count: int, width: int = 7, pitch: int = 10) -> Lane:
+    start = np.arange(count, dtype=np.int64) * pitch
+    return Lane(np.arange(count, dtype=np.int64), start, start + width)
+
+
+def plain_draw(lane: Lane, window: tuple[int, int]) -> lanes.Drawn:
+    return draw(lane, window, lambda i: f"op{i}", lambda i, start, end: f"{i}: {start} to {end}")
+
+
+@pytest.fixture(scope="module")
+def view() -> StepView:
+    return StepView(example_profile(example_schedule(), "measured"))
+
+
+@pytest.mark.parametrize(
+    ("count", "detail"),
+    [(LABELLED, "labels"), (LABELLED + 1, "bars"), (BARS + 1, "outline"), (OUTLINES, "outline"), (OUTLINES + 1, "busy")],
+)
+def test_detail_follows_the_number_of_rectangles_in_the_window(count: int, detail: str) -> None:
+    drawn = plain_draw(lane_of(count), (0, count * 10))
+    assert (drawn.detail, drawn.count) == (detail, count)
+    assert (len(drawn.bars.id) > 0) != (len(drawn.outline.time_ms) > 0)
+
+
+def test_a_zoom_brings_bars_back() -> None:
+    lane = lane_of(50_000)
+    assert plain_draw(lane, (0, 500_000)).detail == "busy"
+    near = plain_draw(lane, (1_000, 2_000))
+    assert near.detail == "labels"
+    assert near.bars.id == list(range(100, 200))
+    assert near.bars.start_ms.tolist() == [i * 10 / MS for i in range(100, 200)]
+
+
+@given(st.integers(0, 400_000), st.integers(150_000, 400_000))
+@settings(max_examples=25, deadline=None)
+def test_busy_fractions_add_up_to_the_exact_busy_time(start: int, length: int) -> None:
+    lane = lane_of(80_000)
+    window = (start, start + length)
+    shape = outline(lane, window)
+    if len(inside(lane, window).item) <= OUTLINES:
+        return
+    edges, height = shape.time_ms[1:-1:2] * MS, shape.height[1:-1:2]
+    widths = np.diff(np.append(edges, shape.time_ms[-1] * MS))
+    busy = float((height * widths).sum())
+    exact = np.clip(lane.end_ns, *window) - np.clip(lane.start_ns, *window)
+    assert len(height) == BINS
+    assert busy == pytest.approx(float(exact.sum()), rel=1e-6, abs=1)
+
+
+def test_only_texts_that_fit_stand_in_bars() -> None:
+    assert fitted("MatMul", 6) == "MatMul"
+    assert fitted("MatMulGrad", 6) == "MatMu…"
+    assert fitted("MatMulGrad", 3) == ""
+
+
+def test_the_item_at_a_time_is_half_open() -> None:
+    lane = lane_of(3)
+    assert [item_at(lane, t) for t in (0, 6, 7, 10, 29, 30)] == [0, 0, None, 1, None, None]
+    assert item_at(lane_of(0), 5) is None
+
+
+intervals = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=12)
+
+
+@given(intervals, intervals)
+@settings(deadline=None)
+def test_subtract_is_what_a_moment_by_moment_count_says(spans: list[tuple[int, int]], holes: list[tuple[int, int]]) -> None:
+    def columns(rows: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+        start = np.array([a for a, _ in rows], dtype=np.int64)
+        return start, start + np.array([b for _, b in rows], dtype=np.int64)
+
+    start, end = subtract(columns(spans), columns(holes))
+    covered = {t for a, b in zip(start.tolist(), end.tolist(), strict=True) for t in range(a, b)}
+    expected = {t for a, b in spans for t in range(a, a + b)} - {t for a, b in holes for t in range(a, a + b)}
+    assert covered == expected
+
+
+def test_marks_agree_with_the_recorded_numbers(view: StepView) -> None:
+    steps = view.profile.steps
+    waiting = view.lanes.waiting
+    assert int((waiting.end_ns - waiting.start_ns).sum()) == int(steps.blocking_ns[0])
+    exposed = [view.exposed(lane) for lane in (view.lanes.copy_in, view.lanes.copy_out)]
+    # The two directions may be exposed at the same time, so their sum is at least the exposed time.
+    assert sum(int((e.end_ns - e.start_ns).sum()) for e in exposed) >= int(steps.exposed_ns[0]) > 0
+
+
+def test_the_stack_adds_up_and_keeps_the_peak_at_any_zoom(view: StepView) -> None:
+    shown = Timeline(view)
+    peak_ns, peak = shown.curve.peak
+    for window in (shown.whole(), (peak_ns - 1_000_000, peak_ns + 1_000_000)):
+        drawn = list(timeline.traces(shown, window))
+        total = next(t for t in drawn if "hovertemplate" in t and "customdata" in t and t["type"] == "scatter")
+        assert numbers(total["y"]).max() * shown.unit[1] == pytest.approx(peak)
+        held = numbers(total["customdata"]).reshape(-1, len(shown.curve.classes))
+        assert held.sum(axis=1) == pytest.approx(numbers(total["y"]), rel=1e-5)
+
+
+def test_the_peak_survives_a_curve_of_many_points() -> None:
+    profile = example_profile(example_schedule(400, 1_000_000))
+    shown = Timeline(StepView(profile))
+    assert len(shown.curve.times_ns) > 1_000
+    drawn = list(timeline.traces(shown, shown.whole()))
+    total = next(t for t in drawn if "customdata" in t and t["type"] == "scatter")
+    assert numbers(total["y"]).max() * shown.unit[1] == pytest.approx(shown.curve.peak[1])
+
+
+def test_every_window_gives_the_same_traces(view: StepView) -> None:
+    shown = Timeline(view, StepView(example_profile(example_schedule())))
+    whole = [(t["type"], t["name"]) for t in timeline.traces(shown, shown.whole())]
+    part = [(t["type"], t["name"]) for t in timeline.traces(shown, (50_000_000, 60_000_000))]
+    assert whole == part
+    changes = list(timeline.data_changes(shown, (50_000_000, 60_000_000)))
+    assert {number for number, _, _ in changes} == set(range(len(whole)))
+
+
+def test_a_prediction_beside_takes_the_lower_part_of_each_lane(view: StepView) -> None:
+    upper, lower = timeline.lane_places(0, 2), timeline.lane_places(1, 2)
+    for key, centre in timeline.LANES.items():
+        assert lower[key][0] + lower[key][1] <= upper[key][0]
+        assert upper[key][0] + upper[key][1] <= centre + timeline.LANE_HEIGHT / 2 + 1e-9
+
+
+def test_the_limit_is_drawn_to_scale_or_named(view: StepView) -> None:
+    layout = timeline.layout(Timeline(view), (0, view.end_ns), None)
+    assert any(s.get("yref") == "y" and s["y0"] == pytest.approx(900) for s in layout["shapes"])
+    assert any("limit 900 MiB" in a["text"] for a in layout["annotations"])
+    assert any(a["text"] == f"peak {828} MiB" for a in layout["annotations"])
+
+
+def test_phases_are_named_in_order(view: StepView) -> None:
+    assert [name for name, _, _ in phases(view)] == ["forward", "backward", "optimizer"]
+    assert phases(view)[0][1] == 0
+    assert phases(view)[-1][2] == view.end_ns
+
+
+def test_every_class_has_its_place_in_the_stack() -> None:
+    assert set(STACK_ORDER) == set(TENSOR_CLASSES)
+
+
+def test_compared_runs_have_blocks_of_their_own_on_one_axis(view: StepView) -> None:
+    other = StepView(example_profile(example_schedule(8, 25_000_000)))
+    compared = comparing.Compared(("a", "b"), (view, other))
+    places = [comparing.places(i, 2) for i in range(2)]
+    assert min(floor for floor, _ in places[0].values()) > max(f + h for f, h in places[1].values())
+    assert compared.end_ns == max(view.end_ns, other.end_ns)
+    drawn = list(comparing.traces(compared, (0, compared.end_ns)))
+    for trace, step in zip(drawn[:2], (view, other), strict=True):
+        assert numbers(trace["y"]).max() * compared.unit[1] == pytest.approx(step.curve.peak[1])
+
+
+def test_names_are_shown_as_text(view: StepView) -> None:
+    assert timeline.unit_of(5 * MIB)[0] == "MiB"
+    from app.dashboard.views.lane_traces import plain
+
+    assert plain("<b>&x</b>") == "&lt;b&gt;&amp;x&lt;/b&gt;"
+    assert len(plain("x" * 10_000)) < 200
