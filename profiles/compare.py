@@ -15,7 +15,7 @@ import numpy as np
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.metrics import transfer_verdicts
 from hyperoffload_core.recording import Profile
-from profiles.series import overlap
+from profiles.series import memory_curve, overlap
 from profiles.verdict import verdict_sentence
 
 Unit = Literal["ns", "bytes", "fraction", "number"]
@@ -45,6 +45,11 @@ class Side:
     memory_limit_bytes: int
     step_count: int
     run_id: int | None
+
+    @property
+    def name(self) -> str:
+        """The label with the kind, which it may already say."""
+        return self.label if self.kind in self.label else f"{self.label} ({self.kind})"
 
 
 @dataclass(frozen=True)
@@ -179,8 +184,8 @@ def _numbers(profiles: Sequence[LabelledProfile], baseline: int) -> tuple[Number
         ("exposed transfer time", "ns", True, []),
         ("blocking time", "ns", True, []),
         ("overlap", "fraction", False, []),
-        ("peak device memory", "bytes", True, []),
-        ("reserved device memory", "bytes", True, []),
+        ("peak live memory", "bytes", True, []),
+        ("device memory used", "bytes", True, []),
         ("memory limit", "bytes", None, []),
         ("bytes out", "bytes", True, []),
         ("bytes in", "bytes", True, []),
@@ -194,8 +199,8 @@ def _numbers(profiles: Sequence[LabelledProfile], baseline: int) -> tuple[Number
             int(steps.exposed_ns[at]),
             int(steps.blocking_ns[at]),
             overlap(profile, at).fraction,
-            int(steps.peak_bytes.max()),
-            profile.schedule.metrics.reserved_bytes,
+            max(memory_curve(profile, step).peak[1] for step in range(profile.step_count)),
+            _used_bytes(profile),
             profile.schedule.memory_limit_bytes,
             int(steps.bytes_out[at]),
             int(steps.bytes_in[at]),
@@ -207,6 +212,13 @@ def _numbers(profiles: Sequence[LabelledProfile], baseline: int) -> tuple[Number
         Number(name, unit, lower, tuple(values), tuple(_minus(value, values[baseline]) for value in values))
         for name, unit, lower, values in rows
     )
+
+
+def _used_bytes(profile: Profile) -> int:
+    """Device memory with the gaps between storages: what a measured run needed, what a prediction reserves."""
+    if profile.kind == "measured":
+        return int(profile.steps.peak_bytes.max())
+    return profile.schedule.metrics.reserved_bytes
 
 
 def _minus(value: Value, reference: Value) -> Value:

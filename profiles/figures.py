@@ -73,7 +73,7 @@ def memory_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
     traces: list[_Figure] = []
     for index, (item, curve) in enumerate(zip(profiles, curves, strict=True)):
         drawn, (peak_at, peak) = downsample(curve, _BINS), curve.peak
-        name, colour = f"{item.label} ({item.profile.kind})", COLOURS[index % len(COLOURS)]
+        name, colour = _name(item), COLOURS[index % len(COLOURS)]
         line = {"shape": "hv", "width": 2, "color": colour, "dash": DASHES[item.profile.kind]}
         traces.append(
             {
@@ -135,7 +135,7 @@ def gantt_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
         profile, step = item.profile, item.profile.median_step
         graph, moves = profile.schedule.graph, {t.id: t for t in profile.schedule.transfers}
         drawn = lanes(profile, step)
-        titles.append(_block_title(f"{item.label} ({profile.kind})", top))
+        titles.append(_block_title(_name(item), top))
         compute_y, out_y, in_y = top - 1.2, top - 2.0, top - 2.8
         ticks += [(compute_y, "compute"), (out_y, "copy out"), (in_y, "copy in")]
         phase = np.array(
@@ -182,6 +182,11 @@ def gantt_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
         "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
     }
     return {"data": traces, "layout": layout, "config": CONFIG}
+
+
+def _name(item: LabelledProfile) -> str:
+    kind = item.profile.kind
+    return item.label if kind in item.label else f"{item.label} ({kind})"
 
 
 def _time_scale(profiles: Sequence[LabelledProfile]) -> Scale:

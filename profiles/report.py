@@ -101,7 +101,7 @@ def _table(head: Iterable[str], rows: Iterable[str], left: int = 1) -> str:
 
 
 def _heads(comparison: Comparison) -> list[str]:
-    return [f"{side.label} ({side.kind})" for side in comparison.sides]
+    return [side.name for side in comparison.sides]
 
 
 def _with_difference(value: Value, difference: Value, unit: Unit, lower_is_better: bool | None, is_base: bool) -> str:

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 def verdict_sentence(sides: Sequence[Side], numbers: Sequence[Number], baseline: int) -> str:
     """What each profile costs and saves against the baseline, as one sentence."""
     values = {number.name: number.values for number in numbers}
+    machines = {side.hardware for side in sides}
+    shared = f"On {machines.pop()}, against" if len(machines) == 1 else "Against"
+
+    def named(side: Side) -> str:
+        return side.name if shared != "Against" else f"{side.name} on {side.hardware}"
+
     clauses = []
     for index, side in enumerate(sides):
         if index == baseline:
@@ -21,7 +27,7 @@ def verdict_sentence(sides: Sequence[Side], numbers: Sequence[Number], baseline:
         step, reference = values["step time"][index], values["step time"][baseline]
         parts = [
             _step(step, reference),
-            _memory(values["peak device memory"][index], values["peak device memory"][baseline]),
+            _memory(values["device memory used"][index], values["device memory used"][baseline]),
         ]
         blocking = values["blocking time"][index]
         if blocking and values["bytes in"][index]:
@@ -32,9 +38,8 @@ def verdict_sentence(sides: Sequence[Side], numbers: Sequence[Number], baseline:
             parts.append(
                 "ends with the same loss" if same else f"ends with loss {losses[index]:.6g}, not {losses[baseline]:.6g}"
             )
-        clauses.append(f"{side.label} ({side.kind} on {side.hardware}) {', '.join(parts[:-1])} and {parts[-1]}")
-    base = sides[baseline]
-    return f"Against {base.label} ({base.kind} on {base.hardware}), {'; '.join(clauses)}."
+        clauses.append(f"{named(side)} {', '.join(parts[:-1])} and {parts[-1]}")
+    return f"{shared} {named(sides[baseline])}: {'; '.join(clauses)}."
 
 
 def _step(step: float | None, reference: float | None) -> str:

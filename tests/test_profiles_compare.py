@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from profiles_samples import ACT, GRAPH, keep_schedule, offload_schedule, profile_of
+from profiles_samples import ACT, GRAPH, HARDWARE, keep_schedule, offload_schedule, profile_of
 
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.ir import Graph
@@ -24,7 +24,8 @@ def test_numbers_come_with_differences_to_the_baseline(comparison: Comparison) -
     assert numbers["step time"] == ((400, 420), (0, 20))
     assert numbers["compute"] == ((400, 400), (0, 0))
     assert numbers["blocking time"] == ((0, 20), (0, 20))
-    assert numbers["peak device memory"] == ((1750, 1750), (0, 0))
+    assert numbers["peak live memory"] == ((1750, 1750), (0, 0))
+    assert numbers["device memory used"] == ((1750, 1854), (0, 104))
     assert numbers["memory limit"] == ((4000, 1800), (0, -2200))
     assert numbers["bytes in"] == ((0, 400), (0, 400))
     assert numbers["overlap"] == ((None, 0.9), (None, None))
@@ -38,8 +39,16 @@ def test_the_baseline_can_be_another_profile() -> None:
 
 def test_the_verdict_is_one_sentence_that_says_predicted_and_measured(comparison: Comparison) -> None:
     assert comparison.verdict == (
-        "Against none (measured on Test box), offload (predicted on Test box) takes 1.05 times the step time, "
-        "needs the same device memory, waits 20 ns for transfers and ends with the same loss."
+        "On Test box, against none (measured): offload (predicted) takes 1.05 times the step time, "
+        "needs 6% more device memory, waits 20 ns for transfers and ends with the same loss."
+    )
+
+
+def test_the_verdict_names_each_hardware_where_they_differ() -> None:
+    elsewhere = replace(keep_schedule(), hardware=replace(HARDWARE, name="big", title="Big box"))
+    items = [LabelledProfile("a", profile_of(keep_schedule())), LabelledProfile("b", profile_of(elsewhere))]
+    assert compare(items).verdict.startswith(
+        "Against a (predicted) on Test box: b (predicted) on Big box takes the same"
     )
 
 
