@@ -49,12 +49,12 @@ lint: $(VENV)/installed-test
 
 # The browser tests drive the system's Chromium; playwright downloads none.
 browser:
-	@if command -v chromium chromium-browser google-chrome google-chrome-stable >/dev/null 2>&1; then :; \
-	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	@for name in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$name >/dev/null && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		echo "installing chromium for the browser tests"; \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } \
 		|| echo "chromium could not be installed: the browser tests will be skipped"; \
-	else echo "no Chromium on this machine, and it can be installed only by root with apt-get: the browser tests will be skipped"; fi
+	else echo "no Chromium here, and only root can install it with apt-get: the browser tests will be skipped"; fi
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -117,32 +117,32 @@ def _start(database_path: Path | str, kind: str, request: dict[str, Any]) -> int
 
 
 def _enforce(path: Path, job_id: int) -> None:
-    """Ask has been done; after the grace time terminate, after another kill."""
+    """The job has been asked to stop: wait, then terminate its process group, then kill it."""
     database = open_database(path, create=False)
     try:
+        if _ends_within(database, job_id, GRACE_S):
+            return
+        pid = get_job(database, job_id).pid
+        # Written first: a job found without its process would count as failed.
+        _close_runs(database, job_id)
+        job_cancelled(database, job_id)
         for force in (signal.SIGTERM, signal.SIGKILL):
-            deadline = time.monotonic() + GRACE_S
-            while time.monotonic() < deadline:
-                _reap()
-                job = get_job(database, job_id)
-                if job.ended or not _alive(job):
-                    break
-                time.sleep(0.1)
-            job = get_job(database, job_id)
-            if job.ended:
-                return
-            if not _alive(job):
-                break
-            _signal_group(job.pid, force)
-        time.sleep(0.2)
-        if not get_job(database, job_id).ended:
-            _close_runs(database, job_id)
-            job_cancelled(database, job_id)
+            _signal_group(pid, force)
+            time.sleep(1)
     except DatabaseError:
         # The database went away under us; there is no row left to write to.
         return
     finally:
         database.close()
+
+
+def _ends_within(database: Database, job_id: int, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if get_job(database, job_id).ended:
+            return True
+        time.sleep(0.1)
+    return get_job(database, job_id).ended
 
 
 def _close_runs(database: Database, job_id: int) -> None:

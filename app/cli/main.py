@@ -65,6 +65,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         cli(args=arguments, prog_name="hyperoffload")
     except SystemExit as ended:
+        if ended.code == 130:
+            return _say("interrupted", 130)
         return ended.code if isinstance(ended.code, int) else 0
     except UserError as error:
         return _say(str(error), 2)

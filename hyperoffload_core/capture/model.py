@@ -29,6 +29,7 @@ def capture_cell(cell: Any, inputs: Sequence[Any], *, name: str, with_values: bo
     with nullcontext() if with_values else _unmaterialised(cell):
         model = export_mindir(cell, inputs)
     raw = read_graph(model)
+    tensors = _tensor_inputs(inputs, len(raw.inputs))
     if with_values:
         refuse_lost_updates(raw)
     optimizers = roles.find_optimizers(cell)
@@ -39,7 +40,7 @@ def capture_cell(cell: Any, inputs: Sequence[Any], *, name: str, with_values: bo
     return CapturedModel(
         graph=graph,
         program=_program(raw),
-        values=_values(raw, cell, inputs) if with_values else {},
+        values=_values(raw, cell, tensors) if with_values else {},
         parameters=parameters,
         inputs=tuple(raw.inputs),
     )
@@ -115,7 +116,21 @@ def _program(raw: RawGraph) -> Program:
     return Program(calls=calls, results=tuple(raw.results))
 
 
-def _values(raw: RawGraph, cell: Any, inputs: Sequence[Any]) -> dict[int, NDArray[Any]]:
+def _tensor_inputs(inputs: Sequence[Any], expected: int) -> list[Tensor]:
+    """The inputs that may differ from step to step; everything else MindSpore compiles into the graph."""
+    for n, value in enumerate(inputs):
+        if isinstance(value, list | tuple | dict):
+            raise CaptureError(
+                f"input {n} is a {type(value).__name__}, whose tensors MindSpore would compile in as constants; "
+                "pass each tensor as an input of its own"
+            )
+    tensors = [i for i in inputs if isinstance(i, Tensor)]
+    if len(tensors) != expected:
+        raise CaptureError(f"the model takes {expected} tensors, but {len(tensors)} of its inputs are tensors")
+    return tensors
+
+
+def _values(raw: RawGraph, cell: Any, tensors: Sequence[Tensor]) -> dict[int, NDArray[Any]]:
     """Copies of what exists at the start of the first step."""
     values: dict[int, NDArray[Any]] = {}
     parameters = roles.all_parameters(cell)
@@ -126,9 +141,6 @@ def _values(raw: RawGraph, cell: Any, inputs: Sequence[Any]) -> dict[int, NDArra
             values[n] = np.array(parameters[storage.name].asnumpy(), order="C", copy=True)
         elif storage.value is not None:
             values[n] = np.ascontiguousarray(storage.value)
-    tensors = [i for i in inputs if isinstance(i, Tensor)]
-    if len(tensors) != len(raw.inputs):
-        raise CaptureError(f"the model takes {len(raw.inputs)} tensors, but {len(tensors)} of its inputs are tensors")
     for n, tensor in zip(raw.inputs, tensors, strict=True):
         values[n] = np.array(tensor.asnumpy(), order="C", copy=True)
     return values

@@ -1,0 +1,3 @@
+"""The user's own app, not ours."""
+
+WIDTH = 48

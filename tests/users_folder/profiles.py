@@ -1,0 +1,3 @@
+"""The user's own profiles, not ours."""
+
+LAYERS = 3
