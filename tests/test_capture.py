@@ -286,3 +286,42 @@ def test_a_model_file_may_import_its_neighbours(tmp_path: Path) -> None:
     cell, inputs = load_source(f"{tmp_path / 'my_model.py'}:build")
     assert len(capture(cell, inputs).inputs) == len(inputs) == 1
     assert np.array_equal(inputs[0].asnumpy(), np.ones((1, 2)))
+
+
+def test_tensors_inside_a_tuple_are_refused_because_mindspore_would_freeze_them() -> None:
+    from mindspore import Tensor, nn
+
+    class Sum(nn.Cell):
+        def construct(self, pair: Any) -> Any:
+            return pair[0] + pair[1]
+
+    with pytest.raises(CaptureError, match="input 0 is a tuple"):
+        capture(Sum(), ((Tensor([1.0]), Tensor([2.0])),))
+
+
+def test_a_fused_half_precision_step_is_captured_without_weights() -> None:
+    """The 8B workload with one layer and a small vocabulary: kernels of Ascend, float32 moments, grouped heads."""
+    from dataclasses import replace
+
+    from mindspore import Tensor
+
+    from hyperoffload_core.workloads.decoders import training_step, without_weights
+    from hyperoffload_core.workloads.llama import LLAMA3_8B
+
+    config = replace(LLAMA3_8B, layers=1, vocabulary=512)
+    with without_weights():
+        cell = training_step(config)
+    tokens = Tensor(np.zeros((1, config.sequence), np.int32))
+    graph = capture(cell, (tokens, tokens), with_values=False).graph
+    attention = next(o for o in graph.ops if o.primitive == "FlashAttentionScore")
+    # Two products of 32 heads, 4096 x 4096 x 128, half of it masked.
+    assert attention.flops == 2 * 2 * 32 * 4096 * 4096 * 128 // 2
+    assert [graph.storages[s].shape for s in attention.reads][:3] == [
+        (1, 32, 4096, 128),
+        (1, 8, 4096, 128),
+        (1, 8, 4096, 128),
+    ]
+    assert {s.dtype for s in graph.storages if s.tensor_class == "weight"} == {"bfloat16"}
+    moments = [s for s in graph.storages if s.name.startswith("adam_")]
+    assert {s.dtype for s in moments} == {"float32"}
+    assert len([o for o in graph.ops if o.primitive == "AdamWeightDecay"]) * 2 == len(moments)
