@@ -6,9 +6,10 @@ then; when it says yes, `Cancelled` is raised and nothing is left behind but run
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from app.requests import CompileRequest
 from app.workers import Cancelled, worker_events
@@ -22,6 +23,7 @@ from hyperoffload_core.graphfile import GraphFile, read_graph
 from hyperoffload_core.hardware import Hardware, load_hardware
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.simulator import simulate
+from hyperoffload_core.sizes import UNLIMITED_BYTES_PER_S, parse_rate
 from hyperoffload_core.spool import Captured, Progress
 from hyperoffload_core.strategies.base import Cancelled as PlanCancelled
 from hyperoffload_core.worker import WorkerRequest
@@ -104,9 +106,7 @@ def _problem(
             if profile.kind == "measured"
             else Durations(schedule.durations_ns, schedule.duration_source)
         )
-        if request.overrides:
-            raise RequestError("values of the hardware can be changed only together with --hardware")
-        return GraphFile(schedule.graph, run.source), schedule.hardware, durations
+        return GraphFile(schedule.graph, run.source), _with_link(schedule.hardware, request.overrides), durations
     hardware = load_hardware(request.hardware or DEFAULT_HARDWARE, request.overrides)
     if run is not None:
         assert database is not None
@@ -116,6 +116,17 @@ def _problem(
     else:
         content = capture_graph(request.model, progress, cancelled)
     return content, hardware, roofline_durations(content.graph, hardware)
+
+
+def _with_link(hardware: Hardware, overrides: Mapping[str, Any]) -> Hardware:
+    """A recorded hardware with the link overridden: both directions alike, the only value a recording lets change."""
+    if not overrides:
+        return hardware
+    rates = {str(value) for value in overrides.values()}
+    if set(overrides) != {"link.in", "link.out"} or len(rates) != 1:
+        raise RequestError("other values of the hardware than the link can be changed only together with --hardware")
+    rate = parse_rate(rates.pop())
+    return hardware.with_link_bandwidth(UNLIMITED_BYTES_PER_S if rate is None else rate)
 
 
 def named_run(model: str, database: Database | None) -> RunRow | None:

@@ -117,7 +117,7 @@ def layout(runs: str = "", baseline: str = "", **_: str) -> Any:
                         style={"height": compared.height},
                     ),
                 ],
-                hint="Median step of each run. Drag to zoom, double-click for the whole step. Keys: W S zoom, A D move.",
+                hint="Median step of each run. Drag to zoom, double-click for all of it. Keys: W S zoom, A D move.",
             ),
             parts.panel(
                 "Differences",

@@ -31,7 +31,7 @@ def layout(run_id: str = "", step: str = "", **_: str) -> Any:
     except DatabaseError:
         return _unknown(run_id)
     if not run.step_count:
-        return html.Div([_head(run), _notice(run), _no_steps(run)])
+        return html.Div([_head(run), _notice(run), _no_steps()])
     number = int(step) if step.isdecimal() and int(step) < run.step_count else median_step(state.database, run.id)
     view = state.step(run.id, number)
     peak_ns = view.curve.peak[0]
@@ -74,11 +74,12 @@ def _head(run: RunRow) -> Any:
         [parts.tag(run.kind, run.kind), " ", parts.tag(run.status, STATUS_TONES.get(run.status, ""))], className="tags"
     )
     tools = [
-        parts.button("Export trace", "run-export", "trace") if run.step_count else None,
+        parts.button("Export trace", "run-export", "trace"),
         parts.link_button("Compare", f"/compare?runs={run.id}", "compare"),
         parts.link_button("Tune", f"/tune/{run.id}", "tune", "filled"),
     ]
     sub = " · ".join(part for part in (run_conditions(run), run.conditions) if part)
+    tools = tools if run.step_count else []
     return parts.head(
         [run_name(run), " ", tags], sub, tools, [dcc.Link("Runs", href="/"), f" / {run.id} · {when(run.created)}"]
     )
@@ -97,13 +98,12 @@ def _notice(run: RunRow) -> Any:
     return None
 
 
-def _no_steps(run: RunRow) -> Any:
+def _no_steps() -> Any:
     return parts.state(
         "empty",
         "No step was recorded",
-        "There is nothing to draw. The policy and the schedule are kept: tune starts from them.",
-        parts.link_button("Tune", f"/tune/{run.id}", "tune", "filled"),
-        parts.link_button("All runs", "/", "runs"),
+        "There is nothing to draw, compare or tune.",
+        parts.link_button("All runs", "/", "runs", "filled"),
     )
 
 

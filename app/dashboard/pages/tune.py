@@ -88,6 +88,13 @@ def layout(run_id: str = "", **_: str) -> Any:
             parts.link_button("All runs", "/", "runs", "filled"),
             parts.link_button("New run", "/new", "plus"),
         )
+    if not run.step_count:
+        return parts.state(
+            "empty",
+            f"{run_name(run)} holds no step to tune",
+            f"It is {run.status}, so there are no durations to plan with. Tune another run of {run.model}.",
+            parts.link_button("All runs", "/", "runs", "filled"),
+        )
     draft = _draft(state, run)
     return html.Div(
         [
@@ -139,7 +146,7 @@ def _start_panel(run: RunRow) -> Any:
             dmc.TextInput(
                 id="tune-link",
                 label="Link bandwidth, each way",
-                description="Such as 2GB/s; empty for the described one, unlimited for no pacing.",
+                description="Such as 2GB/s, or unlimited. Empty: as described, and unlimited when run.",
                 value=link if run.kind == "measured" else "",
                 debounce=300,
             ),

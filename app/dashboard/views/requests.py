@@ -8,7 +8,6 @@ from typing import Any
 from app.requests import CompileRequest, RunRequest
 from db.queries import RunRow
 from hyperoffload_core.errors import UserError
-from hyperoffload_core.hardware import load_hardware
 from hyperoffload_core.policy import Policy
 from hyperoffload_core.sizes import parse_rate
 from hyperoffload_core.workloads import WITHOUT_WEIGHTS, workload_names
@@ -25,13 +24,15 @@ class ModelError(UserError):
 def compile_request(
     model: str, policy: Policy, hardware: str | None, link: str | None, version: int | None, label: str
 ) -> CompileRequest:
-    """Predict on ``hardware``, None for the run's own. Raises `LinkError`."""
+    """Predict on ``hardware``, None for the run's own, with both directions of the link at ``link`` where it is given.
+
+    Raises `LinkError`.
+    """
     overrides: dict[str, Any] = {}
     text = (link or "").strip()
-    if text and hardware is not None:
+    if text:
         _check_rate(text)
         overrides = {"link.in": text, "link.out": text}
-        load_hardware(hardware, overrides)
     return CompileRequest(
         model=model, policy=policy, hardware=hardware, overrides=overrides, policy_version_id=version, label=label
     )
