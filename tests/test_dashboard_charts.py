@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.dashboard.views import comparing, lanes, timeline
-from app.dashboard.views.lanes import BARS, BINS, LABELLED, OUTLINES, MS, draw, fitted, outline
+from app.dashboard.views.lanes import BARS, BINS, LABELLED, MS, OUTLINES, draw, fitted, outline
 from app.dashboard.views.phases import phases
 from app.dashboard.views.step import StepView, inside, item_at, subtract
 from app.dashboard.views.timeline import STACK_ORDER, Timeline
@@ -41,7 +41,13 @@ def view() -> StepView:
 
 @pytest.mark.parametrize(
     ("count", "detail"),
-    [(LABELLED, "labels"), (LABELLED + 1, "bars"), (BARS + 1, "outline"), (OUTLINES, "outline"), (OUTLINES + 1, "busy")],
+    [
+        (LABELLED, "labels"),
+        (LABELLED + 1, "bars"),
+        (BARS + 1, "outline"),
+        (OUTLINES, "outline"),
+        (OUTLINES + 1, "busy"),
+    ],
 )
 def test_detail_follows_the_number_of_rectangles_in_the_window(count: int, detail: str) -> None:
     drawn = plain_draw(lane_of(count), (0, count * 10))
@@ -91,7 +97,9 @@ intervals = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size
 
 @given(intervals, intervals)
 @settings(deadline=None)
-def test_subtract_is_what_a_moment_by_moment_count_says(spans: list[tuple[int, int]], holes: list[tuple[int, int]]) -> None:
+def test_subtract_is_what_a_moment_by_moment_count_says(
+    spans: list[tuple[int, int]], holes: list[tuple[int, int]]
+) -> None:
     def columns(rows: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
         start = np.array([a for a, _ in rows], dtype=np.int64)
         return start, start + np.array([b for _, b in rows], dtype=np.int64)
@@ -140,7 +148,7 @@ def test_every_window_gives_the_same_traces(view: StepView) -> None:
     assert {number for number, _, _ in changes} == set(range(len(whole)))
 
 
-def test_a_prediction_beside_takes_the_lower_part_of_each_lane(view: StepView) -> None:
+def test_a_prediction_beside_takes_the_lower_part_of_each_lane() -> None:
     upper, lower = timeline.lane_places(0, 2), timeline.lane_places(1, 2)
     for key, centre in timeline.LANES.items():
         assert lower[key][0] + lower[key][1] <= upper[key][0]
@@ -175,7 +183,7 @@ def test_compared_runs_have_blocks_of_their_own_on_one_axis(view: StepView) -> N
         assert numbers(trace["y"]).max() * compared.unit[1] == pytest.approx(step.curve.peak[1])
 
 
-def test_names_are_shown_as_text(view: StepView) -> None:
+def test_names_are_shown_as_text() -> None:
     assert timeline.unit_of(5 * MIB)[0] == "MiB"
     from app.dashboard.views.lane_traces import plain
 

@@ -53,12 +53,18 @@ def register(app: dash.Dash, shared: State) -> None:
         policy = policy_from_document(valid)
         version = save_version(shared.database, policy)
         model, text = f"run:{run_id}", (label or "").strip()
+        recorded = get_run(shared.database, run_id).link_bandwidth_bytes_per_s
+        untouched = (link or "").strip() == format_rate(recorded)
         try:
             if ctx.triggered_id == "tune-compile":
                 named = None if hardware == AS_RECORDED else hardware
-                request = compile_request(model, policy, named, link, version, text)
+                request = compile_request(
+                    model, policy, named, None if untouched and named is None else link, version, text
+                )
                 return start_compile_job(shared.path, request), None
-            run = run_request(model, policy, link, steps, version, text)
+            # The text is rounded; an untouched one means the recorded rate to the byte.
+            exact = f"{recorded}B/s" if untouched and recorded is not None else link
+            run = run_request(model, policy, exact, steps, version, text)
         except LinkError as error:
             return dash.no_update, str(error)
         return start_run_job(shared.path, run), None

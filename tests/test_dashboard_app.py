@@ -1,0 +1,206 @@
+"""The application: answers only pages of its own, imports no mindspore, and has something to say in every state."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dash
+import pytest
+from dashboard_example import example_profile, example_schedule
+from plotly.utils import PlotlyJSONEncoder
+
+from app.dashboard import create_app
+from app.dashboard.pages import compare, missing, new, run, runs, tune
+from app.dashboard.pages.job_panel import view as job_words
+from app.dashboard.state import State
+from app.jobs import JobView
+from db.database import open_database
+from db.recordings import RunDescription, append_profile, fail_run, record_profile, start_run
+
+HOSTILE = '<img src=x onerror="alert(1)">\u202e\x07'
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / "dashboard.db"
+
+
+@pytest.fixture
+def filled(database: Path) -> Path:
+    """Run 1 measured, 2 predicted, 3 failed without a step, 4 incomplete with one step, 5 with a hostile name."""
+    opened = open_database(database)
+    schedule = example_schedule()
+    measured = RunDescription("measured", schedule, "example", link_bandwidth_bytes_per_s=2 * 10**9, paced=True)
+    record_profile(opened, measured, example_profile(schedule, "measured", 3), True)
+    record_profile(opened, RunDescription("predicted", schedule, "example"), example_profile(schedule))
+    fail_run(opened, start_run(opened, measured), "the worker was killed by signal 9")
+    part = start_run(opened, measured)
+    append_profile(opened, part, example_profile(schedule, "measured"))
+    with opened.write() as connection:
+        connection.exec_driver_sql(
+            "UPDATE run SET status = 'incomplete', reason = 'the recording process (pid 7) ended' WHERE id = ?", (part,)
+        )
+    record_profile(opened, RunDescription("predicted", schedule, HOSTILE, label=HOSTILE), example_profile(schedule))
+    opened.close()
+    return database
+
+
+@pytest.fixture
+def ask(filled: Path) -> Iterator[Callable[..., str]]:
+    """Render a page's layout over the filled database; the answer is its JSON."""
+    app = create_app(filled)
+
+    def asked(layout: Callable[..., Any], **query: str) -> str:
+        with app.server.app_context():
+            return rendered(layout(**query))
+
+    yield asked
+    app.server.config["HYPEROFFLOAD"].database.close()
+
+
+def rendered(component: Any) -> str:
+    return json.dumps(component, cls=PlotlyJSONEncoder)
+
+
+def test_nothing_comes_from_another_machine(database: Path) -> None:
+    app = create_app(database)
+    page = app.server.test_client().get("/", headers={"Host": "127.0.0.1"}).get_data(as_text=True)
+    sources = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert sources
+    assert all(source.startswith("/") for source in sources)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "127.0.0.1:8050"}, 200),
+        ({"Host": "localhost:8050"}, 200),
+        ({"Host": "127.0.0.1:8050", "Origin": "http://localhost:8050"}, 200),
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "127.0.0.1:8050", "Origin": "https://evil.example"}, 403),
+        ({"Host": "127.0.0.1:8050", "Origin": "null"}, 403),
+    ],
+)
+def test_only_pages_of_this_machine_are_answered(database: Path, headers: dict[str, str], status: int) -> None:
+    app = create_app(database)
+    assert app.server.test_client().get("/_dash-layout", headers=headers).status_code == status
+
+
+def test_the_web_process_never_imports_mindspore(filled: Path) -> None:
+    program = (
+        "import sys; from app.dashboard import create_app; from app.dashboard.pages import tune; "
+        "app = create_app(sys.argv[1]); context = app.server.app_context(); context.push(); tune.layout(run_id='1'); "
+        "assert 'mindspore' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(filled)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_two_applications_in_one_process_keep_their_databases(filled: Path, tmp_path: Path) -> None:
+    apps: list[dash.Dash] = [create_app(filled), create_app(tmp_path / "other.db")]
+    shown = []
+    for app in apps:
+        with app.server.app_context():
+            shown.append(rendered(runs.layout()))
+    assert "No runs yet" not in shown[0]
+    assert "No runs yet" in shown[1]
+
+
+def test_an_empty_database_offers_the_demo(database: Path) -> None:
+    app = create_app(database)
+    with app.server.app_context():
+        assert "hyperoffload demo" in rendered(runs.layout())
+        assert "hyperoffload demo" in rendered(compare.layout())
+
+
+def test_the_list_shows_every_run(ask: Callable[..., str]) -> None:
+    assert "runs-grid" in ask(runs.layout)
+
+
+@pytest.mark.parametrize("run_id", ["99", "abc", "-1", "1e9", "<b>"])
+def test_an_unknown_run_says_so(ask: Callable[..., str], run_id: str) -> None:
+    assert "There is no run" in ask(run.layout, run_id=run_id)
+    assert "There is no run" in ask(tune.layout, run_id=run_id)
+
+
+def test_a_run_that_failed_or_is_incomplete_says_why(ask: Callable[..., str]) -> None:
+    failed = ask(run.layout, run_id="3")
+    assert "This run failed: the worker was killed by signal 9." in failed
+    assert "No step was recorded" in failed
+    assert "holds no step to tune" in ask(tune.layout, run_id="3")
+    part = ask(run.layout, run_id="4")
+    assert "This run is incomplete: the recording process (pid 7) ended." in part
+    assert "run-timeline" in part
+
+
+def test_numbers_say_whether_they_were_measured(ask: Callable[..., str]) -> None:
+    assert "Every number measured." in ask(run.layout, run_id="1")
+    assert "Every number predicted." in ask(run.layout, run_id="2")
+
+
+def test_the_step_in_the_address_is_shown_and_a_wrong_one_is_the_median(ask: Callable[..., str]) -> None:
+    assert '"step": 2' in ask(run.layout, run_id="1", step="2")
+    assert '"step": 1' in ask(run.layout, run_id="1", step="77")
+
+
+def test_a_comparison_without_two_runs_says_what_to_do(ask: Callable[..., str]) -> None:
+    assert "Choose two runs or more" in ask(compare.layout)
+    assert "Choose one more run" in ask(compare.layout, runs="1")
+    assert "There is no run 42; it is left out." in ask(compare.layout, runs="1,2,42")
+    assert "compare-verdict" in ask(compare.layout, runs="1,2", baseline="2")
+
+
+def test_other_pages_render(ask: Callable[..., str]) -> None:
+    assert "FILE.py:FUNCTION" in ask(new.layout)
+    assert "There is no such page" in ask(missing.layout)
+
+
+def test_hostile_names_are_text(ask: Callable[..., str]) -> None:
+    for page in (ask(runs.layout), ask(run.layout, run_id="5"), ask(tune.layout, run_id="5")):
+        assert "dangerously" not in page.replace('"dangerously_allow_code": false', "")
+        assert json.dumps(HOSTILE)[1:-1].split("\\")[0] in page
+
+
+def job(**values: Any) -> JobView:
+    known = {
+        "id": 4,
+        "kind": "compile",
+        "state": "running",
+        "done": 3,
+        "total": 10,
+        "message": "placing transfers",
+        "run_ids": (),
+        "elapsed_s": 1.5,
+        "cancel_requested": False,
+        "log": "",
+        "request": {"model": "run:2"},
+    }
+    return JobView(**{**known, **values})
+
+
+def test_a_job_says_how_far_it_is_and_what_came_of_it() -> None:
+    assert "placing transfers" in rendered(job_words(job()))
+    assert "cancelling" in rendered(job_words(job(cancel_requested=True)))
+    failed = rendered(job_words(job(state="failed", message="the limit cannot be met", log="line")))
+    assert "the limit cannot be met" in failed and "line" in failed
+    done = rendered(job_words(job(state="done", run_ids=(7,))))
+    assert "/run/7" in done and "/compare?runs=2,7" in done
+    assert "Cancelled" in rendered(job_words(job(state="cancelled")))
+
+
+def test_steps_are_kept_and_the_least_used_forgotten(filled: Path) -> None:
+    state = State(filled)
+    first = state.step(1)
+    assert state.step(1) is first
+    assert state.step(1, 0) is not state.step(1, 2)
+    assert state.prediction(1).kind == "predicted"
+    for number in range(3):
+        state.step(1, number)
+    assert len(state._steps) <= 8
+    state.database.close()
