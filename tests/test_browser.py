@@ -22,6 +22,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+from db.database import open_database
+from db.queries import median_step, ops_window
+
 pytestmark = [pytest.mark.browser, pytest.mark.mindspore]
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -145,7 +148,9 @@ def test_from_a_run_to_an_exported_comparison(page: Page, served: Served) -> Non
     limit.fill("70%")
     page.get_by_role("combobox", name="Strategy").or_(page.get_by_label("Strategy")).first.click()
     page.get_by_role("option", name="HyperOffload").click()
-    expect(page.get_by_label("Policy as TOML")).to_have_value(re.compile('memory_limit = "70%"\nstrategy = "hyperoffload"'))
+    expect(page.get_by_label("Policy as TOML")).to_have_value(
+        re.compile('memory_limit = "70%"\nstrategy = "hyperoffload"')
+    )
     page.get_by_role("button", name="Add rule").click()
     expect(page.locator("#policy-rules .ag-row").first).to_contain_text(re.compile(r"\d+ · [\d.]+ [KM]iB"))
     picture(page, "tune")
@@ -171,3 +176,133 @@ def test_from_a_run_to_an_exported_comparison(page: Page, served: Served) -> Non
     report = Path(waiting.value.path()).read_text()
     assert report.lstrip().lower().startswith("<!doctype html>")
     assert "https://cdn" not in report
+
+
+def test_a_zoom_shows_what_the_database_holds(page: Page, served: Served) -> None:
+    """Drag, keys and links move one axis; the bars drawn are exactly the recorded ops of the window."""
+    page.goto(f"{served.address}/run/2")
+    expect(page.locator("#run-timeline .bars").first).to_be_attached()
+    box = page.locator("#run-timeline").bounding_box()
+    assert box is not None
+    left, right, height = box["x"] + box["width"] * 0.4, box["x"] + box["width"] * 0.45, box["y"] + 150
+    whole = shown_range(page)
+    page.mouse.move(left, height)
+    page.mouse.down()
+    page.mouse.move(right, height + 5, steps=5)
+    page.mouse.up()
+    page.wait_for_function(
+        "([low, high]) => { const r = document.querySelector('.js-plotly-plot').layout.xaxis.range; "
+        "return r[1] - r[0] < (high - low) / 10; }",
+        arg=list(whole),
+    )
+    low, high = shown_range(page)
+    margin = (high - low) / 2
+    drawn = "document.querySelector('.js-plotly-plot').data.find(t => t.type === 'bar' && t.name.startsWith('Compute'))"
+    page.wait_for_function(f"() => {drawn}.customdata.length > 0 && {drawn}.customdata.length < 400")
+    page.wait_for_timeout(400)
+    ids = [item[2] for item in page.evaluate(f"{drawn}.customdata")]
+    database = open_database(served.database, create=False)
+    window = (int((low - margin) * 1e6), int((high + margin) * 1e6))
+    recorded = ops_window(database, 2, median_step(database, 2), *window).op.tolist()
+    database.close()
+    assert sorted(ids) == sorted(recorded)
+
+    page.locator("h1").click()
+    page.keyboard.press("s")
+    page.wait_for_function(
+        "width => { const r = document.querySelector('.js-plotly-plot').layout.xaxis.range; "
+        "return r[1] - r[0] > width * 1.5; }",
+        arg=high - low,
+    )
+    page.locator("#run-transfers button.link").first.click()
+    expect(page.locator("#run-details h2")).to_contain_text(re.compile("Prefetch|Store"))
+    page.get_by_role("button", name="Whole step").click()
+    page.wait_for_function(
+        "low => document.querySelector('.js-plotly-plot').layout.xaxis.range[0] === low", arg=whole[0]
+    )
+
+
+def test_a_click_explains_an_op_a_time_and_a_storage(page: Page, served: Served) -> None:
+    page.goto(f"{served.address}/run/2")
+    expect(page.locator("#run-alive .plain tbody tr").first).to_be_visible()
+    box = page.locator("#run-timeline").bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + box["width"] * 0.3, box["y"] + 120)
+    expect(page.locator("#run-alive h2")).not_to_contain_text("(the peak)")
+    page.locator("#run-alive tbody button").first.click()
+    expect(page.locator("#run-details .facts")).to_contain_text("Why")
+    page.locator("#run-details .facts button").first.click()
+    expect(page.locator("#run-details .facts")).to_contain_text("Primitive")
+    page.get_by_text("Both", exact=True).click()
+    expect(page.locator("#run-timeline")).to_be_visible()
+    page.wait_for_function("() => document.querySelector('.js-plotly-plot').data.some(t => t.name === 'predicted')")
+
+
+def test_a_job_survives_a_reload_and_is_cancelled(page: Page, served: Served) -> None:
+    """The LLaMA-3-8B training step for the Ascend 910C starts from the page, is found again, and stops when told."""
+    page.goto(f"{served.address}/new")
+    page.get_by_label("Workload, or FILE.py:FUNCTION").fill("nothing.py:build")
+    page.get_by_role("button", name="Compile", exact=True).click()
+    expect(page.get_by_text("there is no file")).to_be_visible()
+    page.get_by_label("Workload, or FILE.py:FUNCTION").fill("llama3-8b-train")
+    expect(page.get_by_text("64.0 GiB of memory")).to_be_visible()
+    page.get_by_role("button", name="Compile and run").click()
+    expect(page.get_by_text("too large to run on this machine")).to_be_visible()
+    page.get_by_role("button", name="Compile", exact=True).click()
+    expect(page.locator("#job-panel")).to_contain_text("running", timeout=JOB_MS)
+    page.reload()
+    expect(page.locator("#job-panel")).to_contain_text("running")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#job-panel")).to_contain_text("cancelled", timeout=60_000)
+    expect(page.get_by_role("button", name="Compile", exact=True)).to_be_enabled()
+
+
+def test_the_scheme_follows_the_system_until_it_is_chosen(browser: Browser, served: Served) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="dark")
+    page = watched(context, served)
+    page.goto(f"{served.address}/run/2")
+    scheme = page.locator("html")
+    expect(scheme).to_have_attribute("data-mantine-color-scheme", "dark")
+    expect(page.locator("#run-timeline .bars").first).to_be_attached()
+    picture(page, "run-dark")
+    page.get_by_label("Switch between light and dark").click()
+    expect(scheme).to_have_attribute("data-mantine-color-scheme", "light")
+    page.reload()
+    expect(scheme).to_have_attribute("data-mantine-color-scheme", "light")
+    context.close()
+    assert served.complaints == []
+
+
+def test_the_list_leads_to_a_comparison_by_keyboard(page: Page, served: Served) -> None:
+    page.goto(served.address)
+    expect(page.locator(".ag-center-cols-container .ag-row").first).to_be_visible()
+    for box in page.locator(".ag-row input[type=checkbox]").all()[:2]:
+        box.focus()
+        page.keyboard.press("Space")
+    button = page.get_by_role("button", name="Compare 2 runs")
+    expect(button).to_be_enabled()
+    button.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/compare?runs=*")
+    expect(page.locator("#compare-verdict")).to_be_visible()
+    # A page this narrow must not scroll sideways.
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+def test_an_empty_database_and_an_unknown_run_have_pages(browser: Browser, tmp_path: Path) -> None:
+    process, address = serve(tmp_path / "empty.db")
+    try:
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        empty = Served(address, tmp_path / "empty.db")
+        page = watched(context, empty)
+        page.goto(address)
+        expect(page.get_by_text("hyperoffload demo")).to_be_visible()
+        picture(page, "empty")
+        page.goto(f"{address}/run/12")
+        expect(page.get_by_text("There is no run 12")).to_be_visible()
+        page.goto(f"{address}/nowhere")
+        expect(page.get_by_text("There is no such page")).to_be_visible()
+        context.close()
+        assert empty.complaints == []
+    finally:
+        stop(process)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 from dashboard_example import HARDWARE, MIB, example_graph
 
-from app.dashboard.pages.policy_events import changed_draft, updates
+from app.dashboard.pages.policy_events import changed_draft, policy_now, updates
 from app.dashboard.views.policy import Draft, Ground, check, draft_of, ground_of, limit_percent
 from hyperoffload_core.policy import PRESETS, PolicyError, policy_from_toml
 
@@ -126,3 +126,13 @@ def test_a_wrong_policy_cannot_be_compiled_and_leaves_the_text(ground: Ground) -
 def test_presets_survive_the_editor(name: str) -> None:
     checked = check(draft_of(PRESETS[name]), None)
     assert checked.policy == PRESETS[name]
+
+
+def test_a_button_pressed_right_after_a_key_means_what_the_page_shows(ground: Ground) -> None:
+    draft = Draft(limit="60%")
+    text = check(draft, ground).toml
+    assert policy_now(asdict(draft), ground, "night", "70%", text).memory_limit == "70%"
+    edited = text.replace("60%", "80%")
+    assert policy_now(asdict(draft), ground, draft.name, draft.limit, edited).memory_limit == "80%"
+    with pytest.raises(PolicyError, match="'abc' is not a size"):
+        policy_now(asdict(draft), ground, "", "abc", text)

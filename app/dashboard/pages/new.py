@@ -10,7 +10,7 @@ from dash import Input, Output, ctx, html
 from dash import State as Given
 
 from app.dashboard import parts
-from app.dashboard.pages import job_panel, policy_editor
+from app.dashboard.pages import job_panel, policy_editor, policy_events
 from app.dashboard.state import State, current_state
 from app.dashboard.views.policy import Draft
 from app.dashboard.views.requests import (
@@ -24,7 +24,6 @@ from app.dashboard.views.requests import (
 from app.jobs import start_compile_job, start_run_job
 from app.policies import save_version
 from hyperoffload_core.hardware import hardware_names, load_hardware
-from hyperoffload_core.policy import policy_from_document
 from hyperoffload_core.sizes import format_bytes, format_rate
 from hyperoffload_core.workloads import WORKLOADS
 
@@ -45,29 +44,33 @@ def register(app: dash.Dash, shared: State) -> None:
         return f"{hardware.title}: {format_bytes(hardware.device_bytes)} of memory, {link}."
 
     @app.callback(
-        Output("job-id", "data", allow_duplicate=True),
-        Output("new-model", "error"),
-        Output("new-link", "error"),
-        Input("new-compile", "n_clicks"),
-        Input("new-run", "n_clicks"),
-        Given("new-model", "value"),
-        Given("policy-valid", "data"),
-        Given("new-hardware", "value"),
-        Given("new-link", "value"),
-        Given("new-steps", "value"),
-        Given("new-label", "value"),
+        output=[
+            Output("job-id", "data", allow_duplicate=True),
+            Output("new-model", "error"),
+            Output("new-link", "error"),
+        ],
+        inputs={
+            "clicks": [Input("new-compile", "n_clicks"), Input("new-run", "n_clicks")],
+            "typed": Given("new-model", "value"),
+            "fields": policy_events.FIELDS,
+            "hardware": Given("new-hardware", "value"),
+            "link": Given("new-link", "value"),
+            "steps": Given("new-steps", "value"),
+            "label": Given("new-label", "value"),
+        },
         prevent_initial_call=True,
     )
-    def start(compile_clicks: int | None, run_clicks: int | None, typed: str, valid: Any, *given: Any) -> Any:
-        if not (compile_clicks or run_clicks) or valid is None:
+    def start(
+        clicks: list[int | None], typed: str, fields: dict[str, Any], hardware: str, link: str, steps: Any, label: str
+    ) -> Any:
+        if not any(clicks):
             return dash.no_update, dash.no_update, dash.no_update
-        hardware, link, steps, label = given
         text = (label or "").strip()
         try:
             model = checked_model(typed or "")
             if ctx.triggered_id == "new-run" and (reason := runnable_model(model)):
                 raise ModelError(reason)
-            policy = policy_from_document(valid)
+            policy = policy_events.policy_now(ground=None, **fields)
             version = save_version(shared.database, policy)
             if ctx.triggered_id == "new-compile":
                 asked = compile_request(model, policy, hardware, link, version, text)
@@ -123,7 +126,6 @@ def _model_panel() -> Any:
                         label="Workload, or FILE.py:FUNCTION",
                         description="It returns a cell and its inputs, and runs in a process of its own.",
                         value="tiny",
-                        debounce=300,
                         style={"flex": 1},
                     ),
                     dmc.Select(
@@ -164,7 +166,6 @@ def _start_panel(state: State) -> Any:
                 label="Link bandwidth, each way",
                 description="Such as 2GB/s; empty for the described one (when run: unlimited).",
                 value="",
-                debounce=300,
             ),
             dmc.Group(
                 [

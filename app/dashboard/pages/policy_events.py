@@ -20,7 +20,7 @@ from app.dashboard.pages.policy_editor import (
 from app.dashboard.state import State
 from app.dashboard.views.policy import CONDITIONS, Draft, Ground, check, draft_of
 from hyperoffload_core.errors import UserError
-from hyperoffload_core.policy import PRESETS, policy_from_toml
+from hyperoffload_core.policy import PRESETS, Policy, PolicyError, policy_from_toml
 
 OUTPUTS = {
     "draft": Output("policy-draft", "data"),
@@ -60,6 +60,15 @@ KNOWN = {
 }
 
 
+# What `policy_now` is made of.
+FIELDS = {
+    "known": Given("policy-draft", "data"),
+    "name": Given("policy-name", "value"),
+    "limit": Given("policy-limit", "value"),
+    "toml": Given("policy-toml", "value"),
+}
+
+
 def register(app: dash.Dash, shared: State) -> None:
     @app.callback(output=OUTPUTS, inputs={"given": INPUTS, "known": KNOWN}, prevent_initial_call=True)
     def edit(given: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
@@ -75,6 +84,20 @@ def register(app: dash.Dash, shared: State) -> None:
         if changed is None:
             return dict.fromkeys(OUTPUTS, dash.no_update)
         return updates(changed, ground, source)
+
+
+def policy_now(known: Mapping[str, Any], ground: Ground | None, name: str, limit: str, toml: str) -> Policy:
+    """The policy as the page shows it, also when the last change has not reached the draft yet: a button may be pressed
+    right after a key. Raises `UserError` with what is wrong."""
+    draft = Draft(**known)
+    if toml.strip() and toml != (check(draft, ground).toml or toml):
+        draft = draft_of(policy_from_toml(toml, "policy"))
+    else:
+        draft = replace(draft, name=name.strip() or "unnamed", limit=limit)
+    checked = check(draft, ground)
+    if checked.policy is None:
+        raise PolicyError(checked.error)
+    return checked.policy
 
 
 def changed_draft(

@@ -34,23 +34,24 @@ def register(app: dash.Dash, shared: State) -> None:
     job_panel.register(app, shared)
 
     @app.callback(
-        Output("job-id", "data", allow_duplicate=True),
-        Output("tune-link", "error"),
-        Input("tune-compile", "n_clicks"),
-        Input("tune-run", "n_clicks"),
-        Given("tune", "data"),
-        Given("policy-valid", "data"),
-        Given("tune-hardware", "value"),
-        Given("tune-link", "value"),
-        Given("tune-steps", "value"),
-        Given("tune-label", "value"),
+        output=[Output("job-id", "data", allow_duplicate=True), Output("tune-link", "error")],
+        inputs={
+            "clicks": [Input("tune-compile", "n_clicks"), Input("tune-run", "n_clicks")],
+            "run_id": Given("tune", "data"),
+            "fields": policy_events.FIELDS,
+            "hardware": Given("tune-hardware", "value"),
+            "link": Given("tune-link", "value"),
+            "steps": Given("tune-steps", "value"),
+            "label": Given("tune-label", "value"),
+        },
         prevent_initial_call=True,
     )
-    def start(compile_clicks: int | None, run_clicks: int | None, run_id: int, valid: Any, *given: Any) -> Any:
-        if not (compile_clicks or run_clicks) or valid is None:
+    def start(
+        clicks: list[int | None], run_id: int, fields: dict[str, Any], hardware: str, link: str, steps: Any, label: str
+    ) -> Any:
+        if not any(clicks):
             return dash.no_update, dash.no_update
-        hardware, link, steps, label = given
-        policy = policy_from_document(valid)
+        policy = policy_events.policy_now(ground=shared.ground(run_id), **fields)
         version = save_version(shared.database, policy)
         model, text = f"run:{run_id}", (label or "").strip()
         recorded = get_run(shared.database, run_id).link_bandwidth_bytes_per_s
@@ -58,10 +59,9 @@ def register(app: dash.Dash, shared: State) -> None:
         try:
             if ctx.triggered_id == "tune-compile":
                 named = None if hardware == AS_RECORDED else hardware
-                request = compile_request(
-                    model, policy, named, None if untouched and named is None else link, version, text
-                )
-                return start_compile_job(shared.path, request), None
+                given = None if untouched and named is None else link
+                asked = compile_request(model, policy, named, given, version, text)
+                return start_compile_job(shared.path, asked), None
             # The text is rounded; an untouched one means the recorded rate to the byte.
             exact = f"{recorded}B/s" if untouched and recorded is not None else link
             run = run_request(model, policy, exact, steps, version, text)
@@ -154,7 +154,6 @@ def _start_panel(run: RunRow) -> Any:
                 label="Link bandwidth, each way",
                 description="Such as 2GB/s, or unlimited. Empty: as described, and unlimited when run.",
                 value=link if run.kind == "measured" else "",
-                debounce=300,
             ),
             dmc.Group(
                 [
