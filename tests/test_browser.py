@@ -6,6 +6,7 @@ docs/dashboard.md are written to docs/images.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -142,7 +143,7 @@ def test_from_a_run_to_an_exported_comparison(page: Page, served: Served) -> Non
     page.get_by_role("link", name="Tune").click()
     page.wait_for_url("**/tune/2")
     limit = page.get_by_label("Memory limit", exact=True)
-    limit.fill("5%")
+    limit.fill("1%")
     expect(page.get_by_text("cannot be met; the smallest feasible limit")).to_be_visible()
     expect(page.get_by_role("button", name="Recompile", exact=True)).to_be_disabled()
     limit.fill("70%")
@@ -233,6 +234,10 @@ def test_a_click_explains_an_op_a_time_and_a_storage(page: Page, served: Served)
     expect(page.locator("#run-details .facts")).to_contain_text("Why")
     page.locator("#run-details .facts button").first.click()
     expect(page.locator("#run-details .facts")).to_contain_text("Primitive")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Export trace").click()
+    trace = json.loads(gzip.decompress(Path(waiting.value.path()).read_bytes()))
+    assert {"X", "C"} <= {event["ph"] for event in trace["traceEvents"]}
     page.get_by_text("Both", exact=True).click()
     expect(page.locator("#run-timeline")).to_be_visible()
     page.wait_for_function("() => document.querySelector('.js-plotly-plot').data.some(t => t.name === 'predicted')")

@@ -161,6 +161,20 @@ def test_other_pages_render(ask: Callable[..., str]) -> None:
     assert "There is no such page" in ask(missing.layout)
 
 
+def test_a_damaged_database_says_so_on_the_page(filled: Path) -> None:
+    app = create_app(filled)
+    database = app.server.config["HYPEROFFLOAD"].database
+    database.close()
+    for suffix in ("-wal", "-shm"):
+        filled.with_name(filled.name + suffix).unlink(missing_ok=True)
+    filled.write_bytes(b"no database any more" * 100)
+    with app.server.app_context():
+        # The layout that the application has registered, which is what a browser gets.
+        shown = rendered(dash.page_registry["app.dashboard.pages.runs"]["layout"]())
+    assert "This page cannot be shown" in shown
+    assert "is not a database" in shown
+
+
 def test_hostile_names_are_text(ask: Callable[..., str]) -> None:
     for page in (ask(runs.layout), ask(run.layout, run_id="5"), ask(tune.layout, run_id="5")):
         assert "dangerously" not in page.replace('"dangerously_allow_code": false', "")

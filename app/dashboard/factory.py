@@ -18,6 +18,7 @@ from app.dashboard.icons import icon, logo
 from app.dashboard.pages import PAGES
 from app.dashboard.state import State
 from app.dashboard.theme import MANTINE_THEME
+from db.database import DatabaseError
 from hyperoffload_core.errors import UserError
 
 LOCAL_NAMES = {"127.0.0.1", "localhost", "::1"}
@@ -99,7 +100,7 @@ def _shell(state: State) -> Any:
             dmc.AppShell(
                 [
                     dmc.AppShellHeader(header),
-                    dmc.AppShellMain(html.Main(dash.page_container, id="page", className="page", tabIndex=-1)),
+                    dmc.AppShellMain(html.Div(dash.page_container, id="page", className="page", tabIndex=-1)),
                 ],
                 header={"height": 56},
                 padding=0,
@@ -116,7 +117,7 @@ def _mark_page(path: str | None) -> list[str]:
 
 def _show_error(error: Exception) -> None:
     """An error a person can repair is shown as its sentence; anything else is a bug and goes to the log as well."""
-    if isinstance(error, UserError):
+    if isinstance(error, UserError | DatabaseError):
         message = str(error)
     else:
         _log.exception("callback failed", exc_info=error)

@@ -11,6 +11,7 @@ from dash import State as Given
 
 from app.dashboard import parts, theme
 from app.dashboard.pages.compare_tables import numbers_table, ops_grid, storages_grid, transfers_grid
+from app.dashboard.pages.guard import guarded
 from app.dashboard.pages.runs import MOST_COMPARED
 from app.dashboard.state import State, current_state
 from app.dashboard.views import pointing
@@ -25,7 +26,7 @@ FORMATS = (("html", "HTML report"), ("csv", "CSV"), ("json", "JSON"))
 
 
 def register(app: dash.Dash, shared: State) -> None:
-    dash.register_page(__name__, path="/compare", title="Compare · HyperOffload", layout=layout)
+    dash.register_page(__name__, path="/compare", title="Compare · HyperOffload", layout=guarded(layout))
 
     @app.callback(
         Output("address", "href", allow_duplicate=True),

@@ -81,12 +81,12 @@ def register(app: dash.Dash, shared: State) -> None:
 
 def view(job: JobView) -> list[Any]:
     """What a job is doing, or what came of it."""
-    title = f"{TITLES.get(job.kind, job.kind)} · job {job.id}"
+    title = TITLES.get(job.kind, job.kind)
     head = html.Div(
         [
             html.Strong(title),
             parts.tag(job.state, TONES[job.state]),
-            html.Span(f"{job.elapsed_s:.1f} s", className="hint"),
+            html.Span(f"job {job.id}, {job.elapsed_s:.1f} s", className="hint"),
         ],
         className="job-head",
     )

@@ -11,6 +11,7 @@ from dash import State as Given
 
 from app.dashboard import parts
 from app.dashboard.pages import job_panel, policy_editor, policy_events
+from app.dashboard.pages.guard import guarded
 from app.dashboard.state import State, current_state
 from app.dashboard.views.policy import Draft
 from app.dashboard.views.requests import (
@@ -31,7 +32,7 @@ DEFAULT_HARDWARE = "ascend-910c"
 
 
 def register(app: dash.Dash, shared: State) -> None:
-    dash.register_page(__name__, path="/new", title="New run · HyperOffload", layout=layout)
+    dash.register_page(__name__, path="/new", title="New run · HyperOffload", layout=guarded(layout))
 
     @app.callback(Output("new-model", "value"), Input("new-workload", "value"), prevent_initial_call=True)
     def choose(workload: str | None) -> Any:

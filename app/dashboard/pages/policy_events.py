@@ -116,7 +116,9 @@ def changed_draft(
     if source == "policy-slider" and given["slider"] != slider_value(draft.limit, ground):
         return replace(draft, limit=f"{given['slider']}%")
     if source == "policy-strategy" and given["strategy"] != draft.strategy:
-        return replace(draft, strategy=given["strategy"], options={})
+        # A policy that is called like its strategy goes on being called like it.
+        name = given["strategy"] if draft.name == draft.strategy else draft.name
+        return replace(draft, name=name, strategy=given["strategy"], options={})
     if source == "options":
         values = zip((*known["value_ids"], *known["switch_ids"]), (*given["values"], *given["switches"]), strict=True)
         options = {identity["option"]: value for identity, value in values if value not in (None, "")}

@@ -9,6 +9,7 @@ from dash import dcc, html
 
 from app.dashboard import parts
 from app.dashboard.pages import run_events
+from app.dashboard.pages.guard import guarded
 from app.dashboard.pages.run_parts import blank_details, timeline_panel, transfers_panel
 from app.dashboard.state import State, current_state
 from app.dashboard.views.numbers import run_numbers
@@ -20,7 +21,7 @@ from profiles.alive import alive_at
 
 
 def register(app: dash.Dash, shared: State) -> None:
-    dash.register_page(__name__, path_template="/run/<run_id>", title="Run · HyperOffload", layout=layout)
+    dash.register_page(__name__, path_template="/run/<run_id>", title="Run · HyperOffload", layout=guarded(layout))
     run_events.register(app, shared)
 
 

@@ -190,7 +190,11 @@ def neighbourhood_chart(graph: Graph, found: Details) -> Any:
     kind, identity = found.graph_place
     around = neighbours.neighbours(graph, kind, identity)
     more = f"; {around.left_out} more are not drawn" if around.left_out else ""
-    words = "what it depends on, and what depends on it" if kind == "op" else "the ops that access it, in order"
+    words = (
+        "what the op depends on, and what depends on it"
+        if around.around == "op"
+        else "the ops that access it, in order"
+    )
     return html.Div(
         [
             html.Div(f"In the graph: {words}{more}.", className="hint graph-hint"),

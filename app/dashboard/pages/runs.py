@@ -11,11 +11,13 @@ from dash import State as Given
 
 from app.dashboard import parts
 from app.dashboard.icons import icon
+from app.dashboard.pages.guard import guarded
 from app.dashboard.state import State, current_state
 from app.dashboard.views.runs import run_rows
 from db.queries import list_runs
 
 MOST_COMPARED = 8
+ROW_PX = 36
 
 COLUMNS: list[dict[str, Any]] = [
     {
@@ -26,22 +28,22 @@ COLUMNS: list[dict[str, Any]] = [
         "pinned": "left",
         "filter": "agNumberColumnFilter",
     },
-    {"field": "model", "headerName": "Model", "minWidth": 120, "flex": 1, "filter": "agTextColumnFilter"},
-    {"field": "strategy", "headerName": "Strategy", "width": 118, "filter": "agTextColumnFilter"},
-    {"field": "hardware", "headerName": "Hardware", "width": 126, "filter": "agTextColumnFilter"},
+    {"field": "model", "headerName": "Model", "minWidth": 110, "flex": 1, "filter": "agTextColumnFilter"},
+    {"field": "strategy", "headerName": "Strategy", "width": 108, "filter": "agTextColumnFilter"},
+    {"field": "hardware", "headerName": "Hardware", "width": 112, "filter": "agTextColumnFilter"},
     parts.size_column("limit_bytes", "Limit", width=90),
     parts.size_column("peak_bytes", "Peak", width=90),
     parts.time_column("step_ns", "Step time", width=92),
     parts.time_column("exposed_ns", "Exposed", width=88),
     parts.time_column("blocking_ns", "Blocking", width=88),
-    {"field": "kind", "headerName": "Kind", "width": 106, "cellRenderer": "Tag", "filter": "agTextColumnFilter"},
-    {"field": "status", "headerName": "Status", "width": 110, "cellRenderer": "Tag", "filter": "agTextColumnFilter"},
-    {"field": "created", "headerName": "When (UTC)", "width": 132, "filter": "agTextColumnFilter"},
+    {"field": "kind", "headerName": "Kind", "width": 100, "cellRenderer": "Tag", "filter": "agTextColumnFilter"},
+    {"field": "status", "headerName": "Status", "width": 102, "cellRenderer": "Tag", "filter": "agTextColumnFilter"},
+    {"field": "created", "headerName": "When (UTC)", "width": 130, "filter": "agTextColumnFilter"},
 ]
 
 
 def register(app: dash.Dash, shared: State) -> None:
-    dash.register_page(__name__, path="/", title="Runs · HyperOffload", layout=layout)
+    dash.register_page(__name__, path="/", title="Runs · HyperOffload", layout=guarded(layout))
 
     @app.callback(
         Output("runs-compare", "disabled"), Output("runs-compare", "children"), Input("runs-grid", "selectedRows")
@@ -101,7 +103,7 @@ def layout(**_: str) -> Any:
                 COLUMNS,
                 run_rows(runs),
                 getRowId="params.data.id.toString()",
-                style={"height": "calc(100vh - 190px)", "minHeight": 320},
+                style={"height": f"min(calc(100vh - 190px), {ROW_PX * len(runs) + 42}px)", "minHeight": 260},
                 options={"rowSelection": {"mode": "multiRow", "enableClickSelection": False}},
             ),
             dcc.Interval(id="runs-refresh", interval=3000),

@@ -11,6 +11,7 @@ from dash import State as Given
 
 from app.dashboard import parts
 from app.dashboard.pages import job_panel, policy_editor, policy_events
+from app.dashboard.pages.guard import guarded
 from app.dashboard.state import State, current_state
 from app.dashboard.views.policy import Draft, draft_of
 from app.dashboard.views.requests import LinkError, compile_request, run_request, runnable
@@ -29,7 +30,7 @@ AS_RECORDED = "as recorded"
 
 
 def register(app: dash.Dash, shared: State) -> None:
-    dash.register_page(__name__, path_template="/tune/<run_id>", title="Tune · HyperOffload", layout=layout)
+    dash.register_page(__name__, path_template="/tune/<run_id>", title="Tune · HyperOffload", layout=guarded(layout))
     policy_events.register(app, shared)
     job_panel.register(app, shared)
 

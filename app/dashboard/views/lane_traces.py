@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.dashboard import theme
-from app.dashboard.views.lanes import Detail, draw, outline
+from app.dashboard.views.lanes import draw, outline
 from app.dashboard.views.step import StepView
 from hyperoffload_core.sizes import format_bytes, format_ns
 from profiles.lanes import Lane
@@ -52,7 +52,7 @@ def lane_traces(
             "textangle": 0,
             "constraintext": "none",
             "insidetextfont": {"color": "#FFFFFF", "size": 11},
-            "marker": {"color": LANE_COLOURS[key], "line": _edge(drawn.detail, LANE_COLOURS[key])},
+            "marker": {"color": LANE_COLOURS[key], "line": _edge(drawn.apart, LANE_COLOURS[key])},
         }
         yield {**common, **_area(drawn.outline.time_ms, floor + height * drawn.outline.height, LANE_COLOURS[key])}
         if key == "compute":
@@ -66,9 +66,9 @@ def lane_traces(
         yield {**common, **marks, "opacity": 1.0 if opacity == 1.0 else 0.7}
 
 
-def _edge(detail: Detail, colour: str) -> dict[str, Any]:
-    """Few bars are set apart by a light edge; among many it would hide the thin ones, so they get their own colour."""
-    return {"width": 0.5, "color": "rgba(255,255,255,0.45)" if detail == "labels" else colour}
+def _edge(apart: bool, colour: str) -> dict[str, Any]:
+    """Wide bars are set apart by a light edge; thin ones it would hide, so those get their own colour."""
+    return {"width": 0.5, "color": "rgba(255,255,255,0.45)" if apart else colour}
 
 
 def _area(time_ms: NDArray[np.float64], level: NDArray[np.float64], colour: str) -> dict[str, Any]:

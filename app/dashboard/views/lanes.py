@@ -47,10 +47,12 @@ class Outline:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What to draw of ``count`` rectangles in a window: bars, or an outline; the other one is empty."""
+    """What to draw of ``count`` rectangles in a window: bars, or an outline; the other one is empty. ``apart``: most
+    bars are wide enough for a light edge between them."""
 
     detail: Detail
     count: int
+    apart: bool = False
     bars: Bars = field(default_factory=Bars)
     outline: Outline = field(default_factory=Outline)
 
@@ -80,7 +82,8 @@ def draw(
         text=[fitted(text(item), int((end - start) / letter_ns)) if labelled else "" for item, start, end in rows],
         hover=[hover(*row) for row in rows],
     )
-    return Drawn("labels" if labelled else "bars", count, bars=bars)
+    apart = labelled and count > 0 and float(np.median(shown.end_ns - shown.start_ns)) > 1.5 * letter_ns
+    return Drawn("labels" if labelled else "bars", count, apart, bars=bars)
 
 
 def outline(lane: Lane, window: tuple[int, int]) -> Outline:

@@ -31,8 +31,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """``edges`` are (from op, to op, storages they share); ``left_out`` counts ops that found no room."""
+    """``around`` is "op" or "storage". ``edges`` are (from op, to op, storages they share); ``left_out`` counts the ops
+    that found no room."""
 
+    around: str
     nodes: tuple[Node, ...]
     edges: tuple[tuple[int, int, tuple[int, ...]], ...]
     left_out: int
@@ -64,7 +66,7 @@ def neighbours(graph: Graph, kind: str, identity: int) -> Neighbourhood:
             nodes.append(Node(op, number, row - (len(shown) - 1) / 2, _short(o.primitive), hover, op in centre))
     drawn = {node.op for node in nodes}
     edges = tuple((a, b, kept.edges[a, b]["storages"]) for a, b in kept.edges if a in drawn and b in drawn)
-    return Neighbourhood(tuple(nodes), edges, left_out)
+    return Neighbourhood(kind, tuple(nodes), edges, left_out)
 
 
 def figure(found: Neighbourhood, graph: Graph) -> dict[str, Any]:
