@@ -218,3 +218,13 @@ def test_steps_are_kept_and_the_least_used_forgotten(filled: Path) -> None:
         state.step(1, number)
     assert len(state._steps) <= 8
     state.database.close()
+
+
+def test_the_documentation_shows_pictures_that_exist_and_names_every_page() -> None:
+    docs = Path(__file__).parent.parent / "docs"
+    text = (docs / "dashboard.md").read_text()
+    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
+    assert len(pictures) >= 5
+    assert all((docs / picture).is_file() for picture in pictures)
+    for path in ("/run/ID", "/tune/ID", "/new", "/compare?runs="):
+        assert path in text

@@ -23,7 +23,7 @@ COLUMNS: list[dict[str, Any]] = [
     {
         "field": "id",
         "headerName": "Run",
-        "width": 66,
+        "width": 58,
         "cellRenderer": "RunLink",
         "pinned": "left",
         "filter": "agNumberColumnFilter",
@@ -38,7 +38,7 @@ COLUMNS: list[dict[str, Any]] = [
     parts.time_column("blocking_ns", "Blocking", width=88),
     {"field": "kind", "headerName": "Kind", "width": 100, "cellRenderer": "Tag", "filter": "agTextColumnFilter"},
     {"field": "status", "headerName": "Status", "width": 102, "cellRenderer": "Tag", "filter": "agTextColumnFilter"},
-    {"field": "created", "headerName": "When (UTC)", "width": 130, "filter": "agTextColumnFilter"},
+    {"field": "created", "headerName": "When (UTC)", "width": 144, "filter": "agTextColumnFilter"},
 ]
 
 
@@ -104,7 +104,10 @@ def layout(**_: str) -> Any:
                 run_rows(runs),
                 getRowId="params.data.id.toString()",
                 style={"height": f"min(calc(100vh - 190px), {ROW_PX * len(runs) + 42}px)", "minHeight": 260},
-                options={"rowSelection": {"mode": "multiRow", "enableClickSelection": False}},
+                options={
+                    "rowSelection": {"mode": "multiRow", "enableClickSelection": False},
+                    "selectionColumnDef": {"width": 40, "pinned": "left"},
+                },
             ),
             dcc.Interval(id="runs-refresh", interval=3000),
         ]
