@@ -31,7 +31,9 @@ def lane_of(count: int, width: int = 7, pitch: int = 10) -> Lane:
 
 
 def plain_draw(lane: Lane, window: tuple[int, int]) -> lanes.Drawn:
-    return draw(lane, window, lambda i: f"op{i}", lambda i, start, end: f"{i}: {start} to {end}")
+    return draw(
+        lane, window, lambda i, letters: fitted(f"op{i}", letters), lambda i, start, end: f"{i}: {start} to {end}"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +86,7 @@ def test_only_texts_that_fit_stand_in_bars() -> None:
     assert fitted("MatMul", 6) == "MatMul"
     assert fitted("MatMulGrad", 6) == "MatMu…"
     assert fitted("MatMulGrad", 3) == ""
+    assert fitted("layer0.up.weight", 10, end=True) == "…up.weight"
 
 
 def test_the_item_at_a_time_is_half_open() -> None:

@@ -43,7 +43,7 @@ def svg(shape: str) -> str:
 def icon(shape: str, size: int = 16) -> html.Span:
     """The icon as decoration: what it means stands in the text beside it or in the label of its button."""
     return html.Span(
-        className="icon",
+        className="glyph",
         style={"--shape": f'url("data:image/svg+xml,{quote(svg(shape))}")', "width": size, "height": size},
         **{"aria-hidden": "true"},
     )

@@ -118,7 +118,7 @@ def _limit(draft: Draft, ground: Ground | None, checked: Checked) -> Any:
         label="Memory limit",
         value=draft.limit,
         placeholder="60% or 48GiB",
-        description=checked.limit_note or "A share of the peak without offload, such as 60%, or a size, such as 48GiB.",
+        description=limit_note(checked),
         error=checked.limit_error or None,
         style={"flex": 1},
     )
@@ -217,6 +217,13 @@ def _option_field(option: Option, value: Any) -> Any:
         return dmc.TextInput(id=identity, debounce=400, **words)
     whole = isinstance(option.default, int)
     return dmc.NumberInput(id=identity, min=option.minimum, allowDecimal=not whole, debounce=400, **words)
+
+
+def limit_note(checked: Checked) -> str | None:
+    """What stands below the label of the limit; nothing where the error says more."""
+    if checked.limit_error:
+        return None
+    return checked.limit_note or "A share of the peak without offload, such as 60%, or a size, such as 48GiB."
 
 
 def strategy_help(name: str) -> str:

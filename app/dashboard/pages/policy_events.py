@@ -11,6 +11,7 @@ from dash import ALL, Input, Output, ctx
 from dash import State as Given
 
 from app.dashboard.pages.policy_editor import (
+    limit_note,
     options_fields,
     rule_error,
     slider_value,
@@ -146,7 +147,7 @@ def updates(draft: Draft, ground: Ground | None, source: str | None) -> dict[str
         "name": draft.name,
         "limit": draft.limit,
         "limit_error": checked.limit_error or None,
-        "limit_note": checked.limit_note,
+        "limit_note": limit_note(checked),
         "slider": slider_value(draft.limit, ground),
         "strategy": draft.strategy,
         "strategy_error": checked.strategy_error or None,

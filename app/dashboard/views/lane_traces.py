@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.dashboard import theme
-from app.dashboard.views.lanes import draw, outline
+from app.dashboard.views.lanes import draw, fitted, outline
 from app.dashboard.views.step import StepView
 from hyperoffload_core.sizes import format_bytes, format_ns
 from profiles.lanes import Lane
@@ -84,7 +84,7 @@ def _area(time_ms: NDArray[np.float64], level: NDArray[np.float64], colour: str)
     }
 
 
-def _words(view: StepView, key: str) -> tuple[Callable[[int], str], Callable[[int, int, int], str]]:
+def _words(view: StepView, key: str) -> tuple[Callable[[int, int], str], Callable[[int, int, int], str]]:
     """Text inside and beside a bar, for ops and for transfers."""
     graph = view.profile.schedule.graph
     if key == "compute":
@@ -93,7 +93,7 @@ def _words(view: StepView, key: str) -> tuple[Callable[[int], str], Callable[[in
             o = graph.ops[op]
             return f"<b>{plain(o.name)}</b><br>{plain(o.scope)}<br>{o.phase} · {format_ns(end - start)} · {view.kind}"
 
-        return lambda op: plain(graph.ops[op].primitive), op_hover
+        return lambda op, letters: plain(fitted(graph.ops[op].primitive, letters)), op_hover
 
     def transfer_hover(transfer: int, start: int, end: int) -> str:
         move, verdict = view.transfers[transfer], view.verdicts[transfer]
@@ -103,7 +103,11 @@ def _words(view: StepView, key: str) -> tuple[Callable[[int], str], Callable[[in
             f"blocking {format_ns(verdict.blocking_ns)}, slack {format_ns(verdict.slack_ns)}"
         )
 
-    return lambda t: plain(graph.storages[view.transfers[t].storage].name), transfer_hover
+    def transfer_text(transfer: int, letters: int) -> str:
+        # Names of storages differ at their end.
+        return plain(fitted(graph.storages[view.transfers[transfer].storage].name, letters, end=True))
+
+    return transfer_text, transfer_hover
 
 
 def packed(values: NDArray[Any]) -> dict[str, Any]:

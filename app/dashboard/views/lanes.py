@@ -22,7 +22,7 @@ BARS = 2_000
 OUTLINES = 10_000
 BINS = 1_200
 # Letters of a bar's text that fit into the width of the chart.
-LETTERS = 165
+LETTERS = 155
 MS = 1e6
 
 
@@ -60,11 +60,11 @@ class Drawn:
 def draw(
     lane: Lane,
     window: tuple[int, int],
-    text: Callable[[int], str],
+    text: Callable[[int, int], str],
     hover: Callable[[int, int, int], str],
     view_ns: int | None = None,
 ) -> Drawn:
-    """What touches ``window`` (ns); ``text(item)`` stands in a bar, ``hover(item, start, end)`` beside the pointer.
+    """What touches ``window`` (ns); ``text(item, letters)`` stands in a bar, ``hover(item, start, end)`` beside it.
 
     ``view_ns`` is the part of the window that is seen, where that is not all of it: it decides which texts fit.
     """
@@ -79,7 +79,7 @@ def draw(
         id=[item for item, _, _ in rows],
         start_ms=shown.start_ns / MS,
         length_ms=(shown.end_ns - shown.start_ns) / MS,
-        text=[fitted(text(item), int((end - start) / letter_ns)) if labelled else "" for item, start, end in rows],
+        text=[text(item, int((end - start) / letter_ns)) if labelled else "" for item, start, end in rows],
         hover=[hover(*row) for row in rows],
     )
     apart = labelled and count > 0 and float(np.median(shown.end_ns - shown.start_ns)) > 1.5 * letter_ns
@@ -98,8 +98,10 @@ def outline(lane: Lane, window: tuple[int, int]) -> Outline:
     return Outline(np.repeat(edges / MS, 2), np.concatenate([[0.0], np.repeat(busy, 2), [0.0]]))
 
 
-def fitted(text: str, letters: int) -> str:
-    """The text, its beginning with an ellipsis, or nothing, whichever fits into so many letters."""
+def fitted(text: str, letters: int, end: bool = False) -> str:
+    """The text, its beginning (or its ``end``) with an ellipsis, or nothing, whichever fits into so many letters."""
     if len(text) <= letters:
         return text
-    return text[: letters - 1] + "…" if letters >= 4 else ""
+    if letters < 4:
+        return ""
+    return "…" + text[1 - letters :] if end else text[: letters - 1] + "…"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.dashboard.views.lanes import MS
 from app.dashboard.views.step import StepView
@@ -13,12 +14,14 @@ from profiles.series import busy_fraction
 
 SHADES = {"forward": 0.12, "backward": 0.28, "optimizer": 0.18, "prefill": 0.12, "decode": 0.28}
 SLICES = 200
+SHORTEST = 8
 
 
 def phases(view: StepView) -> list[tuple[str, int, int]]:
     """(phase, start_ns, end_ns) of the stretches in which ops of one phase take most of the compute time.
 
-    A refined order may mix phases op by op, so each of 200 slices of the step goes to its strongest phase.
+    A refined order may mix phases op by op, so each of 200 slices of the step goes to its strongest one, and a stretch
+    of less than 8 slices to the one before it.
     """
     ops, lane = view.profile.schedule.graph.ops, view.lanes.compute
     phase_of = np.array([PHASES.index(op.phase) for op in ops], dtype=np.int64)[lane.item]
@@ -31,15 +34,22 @@ def phases(view: StepView) -> list[tuple[str, int, int]]:
     for number in range(1, SLICES):
         if not busy[:, number].any():
             strongest[number] = strongest[number - 1]
+    return [
+        (PHASES[present[row]], view.end_ns * a // SLICES, view.end_ns * b // SLICES) for row, a, b in _bands(strongest)
+    ]
+
+
+def _bands(strongest: NDArray[np.int64]) -> list[tuple[int, int, int]]:
+    """Stretches of equal values as (value, first, end); one too short for a name goes to the band before it."""
     opens = np.flatnonzero(np.concatenate([[True], strongest[1:] != strongest[:-1]])).tolist()
-    edges = [view.end_ns * at // SLICES for at in (*opens, SLICES)]
-    names = [PHASES[present[strongest[at]]] for at in opens]
-    return list(zip(names, edges, edges[1:], strict=False))
-
-
-def long_phases(view: StepView) -> list[tuple[str, int, int]]:
-    """The stretches that are wide enough for a band with a name."""
-    return [phase for phase in phases(view) if phase[2] - phase[1] > view.end_ns * 0.04]
+    bands: list[tuple[int, int, int]] = []
+    for first, end in zip(opens, [*opens[1:], len(strongest)], strict=True):
+        value = int(strongest[first])
+        if bands and (end - first < SHORTEST or bands[-1][0] == value):
+            bands[-1] = (bands[-1][0], bands[-1][1], end)
+        else:
+            bands.append((value, first, end))
+    return bands
 
 
 def phase_shapes(view: StepView) -> list[dict[str, Any]]:
@@ -56,12 +66,12 @@ def phase_shapes(view: StepView) -> list[dict[str, Any]]:
             "fillcolor": f"rgba(128,142,166,{SHADES[phase]})",
             "layer": "below",
         }
-        for phase, start, end in long_phases(view)
+        for phase, start, end in phases(view)
     ]
 
 
 def phase_notes(view: StepView) -> list[dict[str, Any]]:
     return [
         {"x": (start + end) / 2 / MS, "y": 3.77, "yref": "y2", "text": phase, "showarrow": False, "font": {"size": 11}}
-        for phase, start, end in long_phases(view)
+        for phase, start, end in phases(view)
     ]
