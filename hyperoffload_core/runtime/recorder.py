@@ -37,8 +37,9 @@ class Recorder:
         self.recorded = 0
         self.losses: list[float] = []
         self._stays = stays_of(schedule)
-        self._ops = np.zeros((steps, len(schedule.order), OP_COLUMNS), np.int64)
-        self._transfers = np.zeros((steps, len(schedule.transfers), 2), np.int64)
+        # full() rather than zeros(): it touches every page, so that no page fault falls into a recorded step.
+        self._ops = np.full((steps, len(schedule.order), OP_COLUMNS), 0, np.int64)
+        self._transfers = np.full((steps, len(schedule.transfers), 2), 0, np.int64)
         self._bounds = np.zeros((steps, 2), np.int64)
 
     @property
