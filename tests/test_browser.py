@@ -10,6 +10,7 @@ import gzip
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, FloatRect, Page, expect, sync_playwright
 
 from db.database import open_database
 from db.queries import median_step, ops_window
@@ -32,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 COMMAND = [sys.executable, str(ROOT / "hyperoffload.py")]
 PICTURES = ROOT / "docs" / "images" if os.environ.get("HYPEROFFLOAD_PICTURES") else None
 WORKLOAD = "demo" if PICTURES else "tiny"
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 JOB_MS = 240_000
 
@@ -124,6 +125,16 @@ def picture(page: Page, name: str) -> None:
         page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
 
 
+def chart_box(page: Page) -> FloatRect:
+    """Where the drawn timeline is; a chart that is still being made has no place."""
+    expect(page.locator("#run-timeline .bars").first).to_be_attached()
+    chart = page.locator("#run-timeline .js-plotly-plot")
+    expect(chart).to_be_visible()
+    box = chart.bounding_box()
+    assert box is not None
+    return box
+
+
 def shown_range(page: Page) -> tuple[float, float]:
     low, high = page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
     return float(low), float(high)
@@ -183,8 +194,7 @@ def test_a_zoom_shows_what_the_database_holds(page: Page, served: Served) -> Non
     """Drag, keys and links move one axis; the bars drawn are exactly the recorded ops of the window."""
     page.goto(f"{served.address}/run/2")
     expect(page.locator("#run-timeline .bars").first).to_be_attached()
-    box = page.locator("#run-timeline").bounding_box()
-    assert box is not None
+    box = chart_box(page)
     left, right, height = box["x"] + box["width"] * 0.4, box["x"] + box["width"] * 0.45, box["y"] + 150
     whole = shown_range(page)
     page.mouse.move(left, height)
@@ -226,8 +236,7 @@ def test_a_zoom_shows_what_the_database_holds(page: Page, served: Served) -> Non
 def test_a_click_explains_an_op_a_time_and_a_storage(page: Page, served: Served) -> None:
     page.goto(f"{served.address}/run/2")
     expect(page.locator("#run-alive .plain tbody tr").first).to_be_visible()
-    box = page.locator("#run-timeline").bounding_box()
-    assert box is not None
+    box = chart_box(page)
     page.mouse.click(box["x"] + box["width"] * 0.3, box["y"] + 120)
     expect(page.locator("#run-alive h2")).not_to_contain_text("(the peak)")
     page.locator("#run-alive tbody button").first.click()

@@ -85,7 +85,7 @@ def test_busy_fractions_add_up_to_the_exact_busy_time(start: int, length: int) -
 def test_only_texts_that_fit_stand_in_bars() -> None:
     assert fitted("MatMul", 6) == "MatMul"
     assert fitted("MatMulGrad", 6) == "MatMu…"
-    assert fitted("MatMulGrad", 3) == ""
+    assert fitted("MatMulGrad", 5) == ""
     assert fitted("layer0.up.weight", 10, end=True) == "…up.weight"
 
 

@@ -23,6 +23,8 @@ OUTLINES = 10_000
 BINS = 1_200
 # Letters of a bar's text that fit into the width of the chart.
 LETTERS = 155
+# Fewer letters of a longer text say nothing.
+FEWEST_LETTERS = 6
 MS = 1e6
 
 
@@ -102,6 +104,6 @@ def fitted(text: str, letters: int, end: bool = False) -> str:
     """The text, its beginning (or its ``end``) with an ellipsis, or nothing, whichever fits into so many letters."""
     if len(text) <= letters:
         return text
-    if letters < 4:
+    if letters < FEWEST_LETTERS:
         return ""
     return "…" + text[1 - letters :] if end else text[: letters - 1] + "…"
