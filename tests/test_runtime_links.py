@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hyperoffload_core.hardware import Link
-from hyperoffload_core.runtime.links import CHUNK_BYTES, Copy, CopyThread
+from hyperoffload_core.runtime.links import CHUNK_BYTES, WAKE_UP_NS, Copy, CopyThread
 from hyperoffload_core.runtime.machine import LATENCY_NS, memory_copy_rate, this_machine
 from hyperoffload_core.runtime.memory import allocate
 from hyperoffload_core.runtime.progress import COMPUTE, Progress, StoppedError
@@ -36,7 +36,7 @@ def test_a_paced_copy_takes_what_the_link_takes():
     link = Link(bytes_per_s=200_000_000, latency_ns=100_000)
     sizes = [2 * CHUNK_BYTES + 12_345, 1, CHUNK_BYTES]
     stamps, contents = run_copies(sizes, link)
-    due = np.array([link.latency_ns + n * 5 for n in sizes])
+    due = np.array([link.latency_ns - WAKE_UP_NS + n * 5 for n in sizes])
     took = stamps[:, 1] - stamps[:, 0]
     assert (took >= due).all()
     assert took.sum() < 2 * due.sum()

@@ -11,7 +11,8 @@ from hyperoffload_core.hardware import Hardware, Link
 from hyperoffload_core.runtime.links import CHUNK_BYTES, NANOSECONDS
 from hyperoffload_core.runtime.memory import allocate
 
-# What a transfer costs beside its bytes: waking the copy thread and being seen by the waiting op, each about 20 us.
+# What a transfer costs beside its bytes: its thread sleeps past the end (30 to 45 us) and starts a few us after what it
+# waited for. An op that waits for it goes on 14 to 60 us later still, which no link description holds.
 LATENCY_NS = 50_000
 _MEASURED_BYTES = 64 << 20
 
@@ -41,7 +42,7 @@ def this_machine(link_bytes_per_s: int | None) -> Hardware:
             "memory": "physical memory the operating system reports",
             "link.out": source,
             "link.in": source,
-            "link.latency_ns": "waking a copy thread and being seen by a waiting op on two busy cores, rounded up",
+            "link.latency_ns": "measured on two busy cores: a paced copy thread wakes 30 to 45 us late; rounded up",
         },
     )
 
