@@ -110,8 +110,9 @@ def step_metrics(
 class TransferVerdict:
     """What one transfer cost.
 
-    ``hidden_ns + exposed_ns`` is its duration; ``blocking_ns`` the time an op, or the end of the step, waited for it
-    last of all; ``slack_ns`` how much later it could have ended without delaying an op or the end of the step;
+    ``hidden_ns + exposed_ns`` is its duration; ``blocking_ns`` the time for which an op, or the end of the step, stood
+    waiting for it, or for what it held up; ``slack_ns`` how much later it could have ended without delaying an op or
+    the end of the step;
     ``cause`` what decided its start: a *dependency* on its own storage, *memory* that had to become free, its *link*
     being busy, or the chosen *order* (an edge for placement only, or nothing at all).
     """
@@ -141,7 +142,7 @@ def transfer_verdicts(source: Schedule | Profile, step: int = 0) -> list[Transfe
             transfer=t.id,
             hidden_ns=hidden[row],
             exposed_ns=end[row] - start[row] - hidden[row],
-            blocking_ns=blocking.get(t.id, 0),
+            blocking_ns=blocking[t.id],
             slack_ns=max(0, latest[t.id] - end[row]),
             cause=causes[t.id],
         )
@@ -167,19 +168,36 @@ def _times(source: Schedule | Profile, step: int) -> tuple[_Intervals, _Interval
 
 
 def _blocking(schedule: Schedule, ops: _Intervals, transfers: _Intervals, step_end: int) -> dict[int, int]:
-    """Waiting time of ops and of the step's end, given to the transfer that was waited for last."""
+    """Waiting time of ops and of the step's end, given to the chain of transfers that was waited for.
+
+    The transfer waited for last gets the time back to the end of the transfer that held it up, that one the time
+    before, and so on until the wait began.
+    """
+    moves = {t.id: t for t in schedule.transfers}
+    link_before = {b.id: a.id for link in schedule.link_transfers() for a, b in pairwise(link)}
+    result = dict.fromkeys(transfers, 0)
+
+    def give(last: int, began: int, ended: int) -> None:
+        while ended > began:
+            before = [*moves[last].after_transfers, *([link_before[last]] if last in link_before else [])]
+            holding = max(before, key=lambda t: transfers[t][1], default=None)
+            since = began if holding is None else min(ended, max(began, transfers[holding][1]))
+            result[last] += ended - since
+            if holding is None:
+                return
+            last, ended = holding, since
+
     waits = {t.op: t.waits for t in schedule.op_times}
-    result: dict[int, int] = {}
     free = 0
     for op in schedule.order:
         start, end = ops[op]
         if waits[op] and start > free:
             last = max(waits[op], key=lambda t: transfers[t][1])
-            result[last] = result.get(last, 0) + max(0, min(start, transfers[last][1]) - free)
+            give(last, free, min(start, transfers[last][1]))
         free = end
     if transfers and step_end > free:
         last = max(transfers, key=lambda t: transfers[t][1])
-        result[last] = result.get(last, 0) + max(0, transfers[last][1] - free)
+        give(last, free, transfers[last][1])
     return result
 
 
