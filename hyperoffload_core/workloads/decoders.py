@@ -22,8 +22,8 @@ DEMO = LlamaConfig(
     kv_heads=4,
     feed_forward_size=1536,
     vocabulary=text.VOCABULARY,
-    sequence=192,
-    batch=2,
+    sequence=128,
+    batch=6,
 )
 TINY = LlamaConfig(
     layers=2,
