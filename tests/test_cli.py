@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -36,6 +37,14 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 def test_each_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([name, "--help"]) == 0
     assert f"Usage: hyperoffload {name}" in capsys.readouterr().out
+
+
+def test_the_readme_names_every_command_and_only_files_that_are_there() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert all(f"`{name}`" in readme for name in COMMANDS)
+    linked = re.findall(r"\]\(([^)#:]+)\)", readme)
+    assert linked
+    assert all((ROOT / path).is_file() for path in linked)
 
 
 @pytest.mark.parametrize(
