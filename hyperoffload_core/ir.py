@@ -88,7 +88,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Graph:
-    """Ops in captured order (``ops[i].id == i``, which is a topological order) and storages (``storages[i].id == i``)."""
+    """Ops in captured order (``ops[i].id == i``, a topological order) and storages (``storages[i].id == i``)."""
 
     name: str
     ops: tuple[Op, ...]

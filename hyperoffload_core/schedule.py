@@ -261,9 +261,7 @@ def _from_document(document: dict[str, Any]) -> Schedule:
         strategy=document["strategy"],
         memory_limit_bytes=document["memory_limit_bytes"],
         order=tuple(document["order"]),
-        op_times=tuple(
-            OpTime(t["op"], t["start_ns"], t["end_ns"], tuple(t["waits"])) for t in document["op_times"]
-        ),
+        op_times=tuple(OpTime(t["op"], t["start_ns"], t["end_ns"], tuple(t["waits"])) for t in document["op_times"]),
         transfers=tuple(
             Transfer(
                 id=t["id"],

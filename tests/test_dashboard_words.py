@@ -104,7 +104,7 @@ def test_transfers_that_block_come_first(view: StepView) -> None:
     assert blocking == sorted(blocking, reverse=True)
     assert sum(blocking) == int(view.profile.steps.blocking_ns[0])
     assert all(row["hidden_ns"] + row["exposed_ns"] == row["duration_ns"] for row in table)
-    assert summary(table) == "6 of 12 transfers delay an op or the end of the step."
+    assert summary(table) == "7 of 12 transfers delay an op or the end of the step."
     assert summary([]) == "This schedule moves nothing."
 
 
