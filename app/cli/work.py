@@ -33,11 +33,13 @@ def work(job: Annotated[int, typer.Argument()], database: Annotated[Path, typer.
             done = compile_model(
                 CompileRequest.model_validate(claimed.request), opened, report.progress, report.cancelled
             )
+            report.finished("compiled")
             finish_job(opened, job, "compiled", [done.run_id] if done.run_id is not None else [])
         else:
             outcome = run_model(
                 RunRequest.model_validate(claimed.request), opened, report.progress, report.cancelled, report.started
             )
+            report.finished("compiled and run")
             finish_job(opened, job, "compiled and run", outcome.run_ids)
     except Cancelled:
         job_cancelled(opened, job)
@@ -72,6 +74,9 @@ class _JobReport:
 
     def started(self, run_id: int) -> None:
         self._asked = report_progress(self._database, self._job, run_id=run_id) or self._asked
+
+    def finished(self, message: str) -> None:
+        report_progress(self._database, self._job, 1, 1, message)
 
     def log(self, text: str) -> None:
         report_progress(self._database, self._job, log=text)
