@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from hyperoffload_core.errors import UserError
+from hyperoffload_core.runtime.environment import EXECUTION_ENVIRONMENT
 from hyperoffload_core.spool import Event, SpoolReader
 from hyperoffload_core.worker import CANCEL_FILE, WorkerRequest
 
@@ -70,7 +71,7 @@ def _started(spool: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def _environment() -> dict[str, str]:
     # MindSpore warns about much on CPU that nobody can act on; errors still come through.
-    return {"GLOG_v": "3"} | dict(os.environ)
+    return {"GLOG_v": "3"} | dict(EXECUTION_ENVIRONMENT) | dict(os.environ)
 
 
 def _read(process: subprocess.Popen[bytes], spool: Path, log: Path, cancelled: Callable[[], bool]) -> Iterator[Event]:
