@@ -12,7 +12,7 @@ from app.cli.serve import check_address, serve_database
 from hyperoffload_core.policy import Policy
 
 DEMO_MODEL = "demo"
-DEFAULT_LINK = "2GB/s"
+DEFAULT_LINK = "1GB/s"
 
 
 def demo(

@@ -9,7 +9,7 @@ from typing import Any
 from hyperoffload_core.errors import UserError, near_matches
 
 WORKLOADS: Mapping[str, str] = {
-    "demo": "LLaMA-style decoder, 25 million parameters, one AdamW training step on 6 x 128 bytes of real text",
+    "demo": "LLaMA-style decoder, 28 million parameters, one AdamW training step on 2 x 256 bytes of real text",
     "tiny": "the same with 0.1 million parameters, for fast tests",
     "tiny-prefill": "the tiny decoder reading a prompt, no training",
     "llama3-8b-train": "LLaMA-3-8B, one AdamW training step at sequence 4096; planned and simulated, not run",

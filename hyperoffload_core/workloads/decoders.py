@@ -16,14 +16,14 @@ from hyperoffload_core.workloads import Workload, text
 from hyperoffload_core.workloads.llama import LLAMA3_8B, Decoder, LlamaConfig, NextTokenLoss
 
 DEMO = LlamaConfig(
-    layers=8,
-    hidden_size=512,
-    heads=8,
-    kv_heads=4,
-    feed_forward_size=1536,
+    layers=6,
+    hidden_size=640,
+    heads=10,
+    kv_heads=5,
+    feed_forward_size=1792,
     vocabulary=text.VOCABULARY,
-    sequence=128,
-    batch=6,
+    sequence=256,
+    batch=2,
 )
 TINY = LlamaConfig(
     layers=2,
