@@ -12,7 +12,8 @@ from sqlalchemy import Connection, insert, select
 
 from db.database import Database, DatabaseError
 from db.models import GraphOp, GraphRow, GraphStorage, ScheduleRow
-from hyperoffload_core.ir import Graph, Op, Storage
+from hyperoffload_core.graphfile import graph_document, graph_from_document
+from hyperoffload_core.ir import Graph
 from hyperoffload_core.schedule import Metrics, Schedule, from_document, to_document
 
 _KEPT = 8
@@ -38,7 +39,7 @@ def load_graph(database: Database, graph_hash: str) -> Graph:
         document = connection.execute(select(GraphRow.document).where(GraphRow.hash == graph_hash)).scalar()
     if document is None:
         raise DatabaseError(f"{database.path} holds no graph {graph_hash[:12]}")
-    return _graph_from_document(_unpack(document))
+    return graph_from_document(_unpack(document))
 
 
 def load_schedule(database: Database, schedule_hash: str) -> Schedule:
@@ -70,7 +71,7 @@ def put_graph(connection: Connection, graph: Graph) -> int:
         "op_count": len(graph.ops),
         "storage_count": len(graph.storages),
         "persistent_bytes": graph.persistent_bytes,
-        "document": _pack(_graph_document(graph)),
+        "document": _pack(graph_document(graph)),
     }
     graph_id = connection.execute(insert(GraphRow).values(row).returning(GraphRow.id)).scalar_one()
     ops = [(graph_id, o.id, o.name, o.primitive, o.scope, o.phase, o.workspace_bytes, o.flops) for o in graph.ops]
@@ -119,26 +120,3 @@ def _pack(document: dict[str, Any]) -> bytes:
 def _unpack(data: bytes) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(gzip.decompress(data))
     return document
-
-
-def _graph_document(graph: Graph) -> dict[str, Any]:
-    return {
-        "name": graph.name,
-        "notes": list(graph.notes),
-        "ops": [{name: getattr(o, name) for name in Op.__slots__} for o in graph.ops],
-        "storages": [{name: getattr(s, name) for name in Storage.__slots__} for s in graph.storages],
-    }
-
-
-def _graph_from_document(document: dict[str, Any]) -> Graph:
-    lists = ("reads", "writes", "after", "shape")
-
-    def fields(row: dict[str, Any]) -> dict[str, Any]:
-        return {name: tuple(value) if name in lists else value for name, value in row.items()}
-
-    return Graph(
-        name=document["name"],
-        ops=tuple(Op(**fields(o)) for o in document["ops"]),
-        storages=tuple(Storage(**fields(s)) for s in document["storages"]),
-        notes=tuple(document["notes"]),
-    )

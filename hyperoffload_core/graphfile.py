@@ -27,18 +27,34 @@ class GraphFile:
     source: dict[str, Any] = field(default_factory=dict)
 
 
+def graph_document(graph: Graph) -> dict[str, Any]:
+    """The graph as plain JSON values; `graph_from_document` makes it a graph again."""
+    return {
+        "name": graph.name,
+        "notes": list(graph.notes),
+        "ops": [{f.name: getattr(o, f.name) for f in fields(Op)} for o in graph.ops],
+        "storages": [{f.name: getattr(s, f.name) for f in fields(Storage)} for s in graph.storages],
+    }
+
+
+def graph_from_document(document: dict[str, Any]) -> Graph:
+    """The graph of a `graph_document`, unchecked. Raises `KeyError` or `TypeError` for fields it does not have."""
+    return Graph(
+        name=document["name"],
+        ops=tuple(Op(**_tuples(o)) for o in document["ops"]),
+        storages=tuple(Storage(**_tuples(s)) for s in document["storages"]),
+        notes=tuple(document.get("notes", ())),
+    )
+
+
 def write_graph(content: GraphFile, path: Path) -> None:
     """Write the file; it appears whole or not at all."""
-    graph = content.graph
     document = {
         "format": FORMAT,
         "version": VERSION,
         "source": content.source,
-        "name": graph.name,
-        "hash": graph.hash,
-        "notes": list(graph.notes),
-        "ops": [{f.name: getattr(o, f.name) for f in fields(Op)} for o in graph.ops],
-        "storages": [{f.name: getattr(s, f.name) for f in fields(Storage)} for s in graph.storages],
+        "hash": content.graph.hash,
+        **graph_document(content.graph),
     }
     data = json.dumps(document, separators=(",", ":")).encode()
     if path.name.endswith(".gz"):
@@ -62,12 +78,7 @@ def read_graph(path: Path) -> GraphFile:
     if document.get("version") != VERSION:
         raise GraphFileError(f"{path}: version {document.get('version')!r}; this program reads version {VERSION}")
     try:
-        graph = Graph(
-            name=document["name"],
-            ops=tuple(Op(**_tuples(o)) for o in document["ops"]),
-            storages=tuple(Storage(**_tuples(s)) for s in document["storages"]),
-            notes=tuple(document.get("notes", ())),
-        )
+        graph = graph_from_document(document)
         check_graph(graph)
     except KeyError as error:
         raise GraphFileError(f"{path}: the field {error.args[0]!r} is missing") from error
