@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Sequence
-
 from hyperoffload_core.ir import Graph, storages_of
 
 
@@ -13,7 +10,7 @@ def captured_order(graph: Graph) -> tuple[int, ...]:
 
 
 def releasing_early_order(graph: Graph) -> tuple[int, ...]:
-    """The captured order, except that an op which frees at least as much as it allocates runs as soon as it can.
+    """The captured order, except that an op which frees more than it allocates runs as soon as it can.
 
     The typical gain: an optimizer update right after its gradient, so that gradients do not pile up until the end of
     the backward pass. An op counts as freeing a storage when it is the storage's last pending access.
@@ -48,7 +45,7 @@ def releasing_early_order(graph: Graph) -> tuple[int, ...]:
         for follower in followers[op_id]:
             missing[follower] -= 1
             if missing[follower] == 0:
-                heapq.heappush(ready, follower)
+                ready.append(follower)
 
     for op_id in range(len(graph.ops)):
         if done[op_id]:
@@ -62,13 +59,4 @@ def releasing_early_order(graph: Graph) -> tuple[int, ...]:
                     run(candidate)
                     released = True
             ready = [r for r in ready if not done[r]]
-            heapq.heapify(ready)
     return tuple(order)
-
-
-def is_legal_order(graph: Graph, order: Sequence[int]) -> bool:
-    """Whether ``order`` is a permutation of the ops that respects every dependency."""
-    position = {op: p for p, op in enumerate(order)}
-    if len(position) != len(graph.ops) or len(order) != len(graph.ops):
-        return False
-    return all(position[before] < position[op.id] for op in graph.ops for before in op.after)

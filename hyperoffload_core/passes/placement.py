@@ -24,7 +24,7 @@ from hyperoffload_core.passes.plan import Plan, Stay
 _NEVER = 1 << 62
 _LOOKAHEAD = 6
 """How many Prefetches, in the order of their consumers, are tried when the first one cannot start yet."""
-_LEAD_DIVISOR = 8
+LEAD_DIVISOR = 4
 """A Prefetch is to arrive this fraction of its own duration early, so that small errors of prediction do not stall."""
 
 
@@ -120,7 +120,7 @@ def latest_bounds(problem: Problem, placement: Placement) -> list[int]:
             if index in consumer:
                 position, duration = consumer[index], end - start
                 deadline = placement.op_start_ns[position] if position < len(problem.order) else placement.step_ns
-                latest = min(deadline - duration // _LEAD_DIVISOR, next_start) - duration
+                latest = min(deadline - duration // LEAD_DIVISOR, next_start) - duration
                 after = bisect_right(placement.op_end_ns, latest) - 1
                 if after > bounds[index] and placement.op_end_ns[after] > start:
                     bounds[index], start = after, placement.op_end_ns[after]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hyperoffload_core.analysis.lifetimes import Uses, reuse_gaps
 from hyperoffload_core.hardware import transfer_ns
-from hyperoffload_core.passes.placement import Problem
+from hyperoffload_core.passes.placement import LEAD_DIVISOR, Problem
 from hyperoffload_core.policy import Action
 
 WRAP = -2
@@ -72,7 +72,8 @@ def find_candidates(
         size = problem.storage_bytes[use.storage]
         out_ns = transfer_ns(size, hardware.link_out)
         in_ns = transfer_ns(size, hardware.link_in)
-        slow_out, slow_in = int(out_ns * estimate.congestion), int(in_ns * estimate.congestion * 1.125)
+        slow_out = int(out_ns * estimate.congestion)
+        slow_in = int(in_ns * estimate.congestion * (1 + 1 / LEAD_DIVISOR))
 
         def freed_from(left: int, write: int, slow_out: int = slow_out) -> int:
             if not exact:
