@@ -31,8 +31,9 @@ from hyperoffload_core.recording import OpEvents, Profile, ProfileKind, StepNumb
 class RunRow:
     """A run as lists and headers show it. Metrics are None until the first step is recorded.
 
-    ``peak_planned_bytes`` is the schedule's, ``peak_bytes`` the profile's own (highest step). ``overlap`` is the part
-    of the transfers' union that lies beside compute, None without transfers. Other fields as in `db.models.Run`.
+    ``peak_planned_bytes`` is the schedule's live peak, ``peak_bytes`` the profile's own (highest step): address space
+    where it was measured, live bytes where it was predicted; ``device_bytes`` compares across both. ``overlap`` is the
+    part of the transfers' union that lies beside compute, None without transfers. Other fields as in `db.models.Run`.
     """
 
     id: int
@@ -81,6 +82,13 @@ class RunRow:
     @property
     def overlap(self) -> float | None:
         return self.hidden_ns / self.transfer_ns if self.transfer_ns and self.hidden_ns is not None else None
+
+    @property
+    def device_bytes(self) -> int | None:
+        """Device memory with the gaps between storages: what a measured run needed, what a prediction reserves."""
+        if self.kind == "predicted" and self.peak_bytes is not None:
+            return self.reserved_bytes
+        return self.peak_bytes
 
     @property
     def title(self) -> str:

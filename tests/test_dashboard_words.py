@@ -76,7 +76,16 @@ def test_the_list_of_runs_keeps_raw_numbers_and_missing_ones_missing(rows: list[
     whole, failed = run_rows(rows)
     assert (whole["limit_bytes"], whole["kind"], whole["status"]) == (900 * MIB, "measured", "complete")
     assert failed["status"] == "failed"
-    assert failed["step_ns"] is failed["peak_bytes"] is None
+    assert failed["step_ns"] is failed["device_bytes"] is None
+
+
+def test_device_memory_means_the_same_in_measured_and_predicted_runs(rows: list[RunRow]) -> None:
+    """A prediction reserves addresses, gaps included, as a measured run uses them; its live peak stands beside."""
+    gaps = replace(rows[0], peak_bytes=850 * MIB, reserved_bytes=860 * MIB)
+    predicted = replace(gaps, kind="predicted", step_count=1)
+    assert [r["device_bytes"] for r in run_rows([gaps, predicted])] == [850 * MIB, 860 * MIB]
+    card = next(c for c in run_numbers(predicted, 828 * MIB, None) if c.label == "Peak device memory")
+    assert (card.value, card.other) == ("860 MiB", "live 828 MiB")
 
 
 def test_a_run_is_named_and_says_under_what_it_was_made(rows: list[RunRow]) -> None:

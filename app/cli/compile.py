@@ -117,8 +117,8 @@ def _print(schedule: Schedule) -> None:
         [("", "left"), ("", "right")],
         [
             ["memory limit", size(schedule.memory_limit_bytes)],
-            ["peak", size(metrics.peak_live_bytes)],
-            ["reserved", size(metrics.reserved_bytes)],
+            ["device memory", size(metrics.reserved_bytes)],
+            ["live peak", size(metrics.peak_live_bytes)],
             ["step", time(metrics.step_ns)],
             ["compute", time(metrics.compute_ns)],
             ["lower bound", f"{time(metrics.lower_bound_ns)} (step is {above:.1%} above)"],

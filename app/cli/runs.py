@@ -20,7 +20,8 @@ def runs(
     """List recorded runs, newest first.
 
     A run is one profile, *predicted* by the simulator or *measured* by the executor. Its number (or `latest`) names it
-    in `compile`, `run`, `simulate`, `compare` and `export`. A recording that was killed is *incomplete*.
+    in `compile`, `run`, `simulate`, `compare` and `export`. A recording that was killed is *incomplete*. *Device
+    memory* counts the gaps between storages (measured, or reserved by a prediction); the live peak does not.
     """
     from db.database import open_database
     from db.queries import RunFilter, list_runs
@@ -31,14 +32,15 @@ def runs(
     finally:
         opened.close()
     if json:
-        print_json([asdict(row) | {"overlap": row.overlap} for row in rows])
+        print_json([asdict(row) | {"overlap": row.overlap, "device_bytes": row.device_bytes} for row in rows])
         return
     if not rows:
         console.print(f"{opened.path} holds no run{f' of {model}' if model else ''} yet", markup=False)
         return
     columns = [("run", "right"), ("recorded (UTC)", "left"), ("model", "left"), ("strategy", "left"), ("kind", "left")]
-    columns += [("status", "left"), ("hardware", "left"), ("limit", "right"), ("peak", "right"), ("step", "right")]
-    columns += [("blocking", "right"), ("overlap", "right"), ("label", "left")]
+    columns += [("status", "left"), ("hardware", "left"), ("limit", "right"), ("device memory", "right")]
+    columns += [("live peak planned", "right"), ("step", "right"), ("blocking", "right")]
+    columns += [("overlap", "right"), ("label", "left")]
     print_table(
         columns,
         [
@@ -51,7 +53,8 @@ def runs(
                 row.status,
                 row.hardware,
                 size(row.memory_limit_bytes) if row.strategy != "none" else "-",
-                size(row.peak_bytes),
+                size(row.device_bytes),
+                size(row.peak_planned_bytes),
                 time(row.step_median_ns),
                 time(row.blocking_ns),
                 share(row.overlap),

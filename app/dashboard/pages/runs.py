@@ -32,7 +32,7 @@ COLUMNS: list[dict[str, Any]] = [
     {"field": "strategy", "headerName": "Strategy", "width": 108, "filter": "agTextColumnFilter"},
     {"field": "hardware", "headerName": "Hardware", "width": 112, "filter": "agTextColumnFilter"},
     parts.size_column("limit_bytes", "Limit", width=90),
-    parts.size_column("peak_bytes", "Peak", width=90),
+    parts.size_column("device_bytes", "Device memory", width=118),
     parts.time_column("step_ns", "Step time", width=92),
     parts.time_column("exposed_ns", "Exposed", width=88),
     parts.time_column("blocking_ns", "Blocking", width=88),

@@ -190,7 +190,7 @@ def _now_panel(run: RunRow) -> Any:
                 ("Kind", parts.tag(run.kind, run.kind)),
                 ("Strategy", run.strategy),
                 ("Limit", format_bytes(run.memory_limit_bytes)),
-                ("Peak", known(run.peak_bytes, format_bytes)),
+                ("Device memory", known(run.device_bytes, format_bytes)),
                 ("Step time", known(run.step_median_ns, format_ns)),
                 ("Blocking", known(run.blocking_ns, format_ns)),
                 ("Exposed", known(run.exposed_ns, format_ns)),

@@ -24,12 +24,12 @@ class Number:
 def run_numbers(run: RunRow, live_peak_bytes: int, predicted: Profile | None) -> list[Number]:
     """Cards of a run with at least one step; ``live_peak_bytes`` the highest point of its memory
     curve, ``predicted`` the prediction for a measured run."""
-    assert run.step_median_ns is not None and run.peak_bytes is not None
+    assert run.step_median_ns is not None and run.device_bytes is not None
     blocking, exposed = run.blocking_ns or 0, run.exposed_ns or 0
     spread = "one step"
     if run.step_count > 1:
         spread = f"median of {run.step_count}: {format_ns(run.step_min_ns or 0)} to {format_ns(run.step_max_ns or 0)}"
-    share = run.peak_bytes / run.memory_limit_bytes
+    share = run.device_bytes / run.memory_limit_bytes
     return [
         Number(
             "Step time",
@@ -39,7 +39,7 @@ def run_numbers(run: RunRow, live_peak_bytes: int, predicted: Profile | None) ->
         ),
         Number(
             "Peak device memory",
-            format_bytes(run.peak_bytes),
+            format_bytes(run.device_bytes),
             f"{share:.0%} of the limit {format_bytes(run.memory_limit_bytes)}",
             _peak_words(run, live_peak_bytes),
             "bad" if share > 1 else "",
@@ -71,10 +71,9 @@ def run_numbers(run: RunRow, live_peak_bytes: int, predicted: Profile | None) ->
 
 
 def _peak_words(run: RunRow, live_peak_bytes: int) -> str:
-    """A measured peak is the address space needed, fragmentation included; a predicted one is the live peak."""
-    if run.kind == "measured":
-        return f"planned {format_bytes(run.reserved_bytes)}, live {format_bytes(live_peak_bytes)}"
-    return f"reserved {format_bytes(run.reserved_bytes)}"
+    """The card shows address space, gaps between storages included; the live peak beside it is without them."""
+    planned = f"planned {format_bytes(run.reserved_bytes)}, " if run.kind == "measured" else ""
+    return f"{planned}live {format_bytes(live_peak_bytes)}"
 
 
 def _beside(predicted: Profile | None, name: str, value: int, words: Callable[[int], str]) -> str:

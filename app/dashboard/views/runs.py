@@ -22,7 +22,7 @@ def run_rows(runs: Sequence[RunRow]) -> list[dict[str, Any]]:
             "hardware": run.hardware,
             "strategy": run.strategy,
             "limit_bytes": run.memory_limit_bytes,
-            "peak_bytes": run.peak_bytes,
+            "device_bytes": run.device_bytes,
             "step_ns": run.step_median_ns,
             "exposed_ns": run.exposed_ns,
             "blocking_ns": run.blocking_ns,
