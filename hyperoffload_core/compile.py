@@ -82,7 +82,7 @@ def compile_schedule(
         ) from error
     document = policy_to_document(policy.model_copy(update={"options": options}))
     schedule = schedule_of_plan(graph, durations, hardware, plan, document, strategy.name, limit_bytes)
-    over = schedule.metrics.reserved_bytes - limit_bytes
+    over = schedule.metrics.reserved_bytes - limit_bytes if strategy.name == "none" else 0
     if over > 0:
         note = f"over the memory limit of {format_bytes(limit_bytes)} by {format_bytes(over)}"
         schedule = replace(schedule, notes=(*schedule.notes, note))

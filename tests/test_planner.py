@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -16,12 +17,13 @@ from hyperoffload_core.compile import InfeasibleError, compile_schedule
 from hyperoffload_core.cost import Durations
 from hyperoffload_core.hardware import Hardware, Link
 from hyperoffload_core.ir import Graph, storages_of
-from hyperoffload_core.passes.order import is_legal_order, releasing_early_order
+from hyperoffload_core.passes.order import releasing_early_order
 from hyperoffload_core.policy import Policy, Rule
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.simulator import simulate_random
 from hyperoffload_core.strategies import STRATEGIES, StrategyError
-from tests.graphs import TINY, TINY_HALF, adjacent_layers, chain, graphs, random_graph, training
+from hyperoffload_core.verifier import ScheduleViolation
+from tests.graphs import TINY, TINY_HALF, GraphBuilder, adjacent_layers, chain, graphs, random_graph, training
 
 
 def durations(graph: Graph, seed: int = 0) -> Durations:
@@ -122,6 +124,28 @@ def test_keeping_more_than_fits_is_infeasible() -> None:
         compiled(graph, live_peak_bytes(graph) * 6 // 10, "hyperoffload", rules=rules)
 
 
+def test_a_kept_output_counts_against_the_limit_only_from_its_first_write() -> None:
+    b = GraphBuilder("kept output")
+    x, a, y = b.storage("x", 10, "input"), b.storage("a", 100), b.storage("y", 50, "output")
+    b.op("large", [x], [a])
+    b.op("shrink", [a], [x])
+    b.op("result", [x], [y])
+    graph = b.graph()
+    assert smallest_feasible_limit(graph, kept=[y]).bytes == 110
+    rules = (Rule.model_validate({"name": "y", "action": "keep"}),)
+    assert compiled(graph, 110, "hyperoffload", rules=rules).metrics.reserved_bytes <= 110
+
+
+def test_only_the_baseline_without_offload_may_exceed_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = training(6)
+    limit = live_peak_bytes(graph) * 6 // 10
+    assert any("over the memory limit" in note for note in compiled(graph, limit, "none").notes)
+    ignores_limits = replace(STRATEGIES["reactive"], plan=STRATEGIES["none"].plan)
+    monkeypatch.setitem(STRATEGIES, "reactive", ignores_limits)
+    with pytest.raises(ScheduleViolation, match="limit"):
+        compiled(graph, limit, "reactive")
+
+
 def test_transfers_hide_completely_when_the_link_is_fast_enough() -> None:
     graph = training(12, size=1000)
     fast = Hardware("fast", "fast links", 1 << 30, Link(10**12, 1), Link(10**12, 1), "full")
@@ -152,7 +176,9 @@ def test_a_storage_that_only_leaves_for_a_while_returns_to_its_address() -> None
 @given(graphs())
 @settings(max_examples=100, deadline=None)
 def test_the_order_that_releases_early_is_legal(graph: Graph) -> None:
-    assert is_legal_order(graph, releasing_early_order(graph))
+    position = {op: p for p, op in enumerate(releasing_early_order(graph))}
+    assert sorted(position) == sorted(position.values()) == list(range(len(graph.ops)))
+    assert all(position[before] < position[op.id] for op in graph.ops for before in op.after)
 
 
 @given(graphs(), st.floats(0, 1))
@@ -160,6 +186,20 @@ def test_the_order_that_releases_early_is_legal(graph: Graph) -> None:
 def test_the_lower_bound_never_falls_below_the_sum_of_the_ops(graph: Graph, fraction: float) -> None:
     ns = durations(graph).ns
     assert step_lower_bound_ns(graph, ns, TINY, int(live_peak_bytes(graph) * fraction)) >= sum(ns)
+
+
+def test_a_storage_that_is_overwritten_first_need_not_come_in() -> None:
+    """The verifier accepts a schedule that never fetches it, so the bound must not count it."""
+    b = GraphBuilder("overwritten")
+    old, x, y = b.storage("old", 9000, "kv_cache", True), b.storage("x", 1, "input"), b.storage("y", 1, "output")
+    b.op("overwrite", [x], [old])
+    b.op("use", [old], [y])
+    in_only = Hardware("in", "a slow way in", 1 << 30, Link(10**12, 0), Link(10**6, 0), "full")
+    assert step_lower_bound_ns(b.graph(), (10, 10), in_only, 5000) == 20
+    read = GraphBuilder("read")
+    old, y = read.storage("old", 9000, "kv_cache", True), read.storage("y", 1, "output")
+    read.op("use", [old], [y])
+    assert step_lower_bound_ns(read.graph(), (10,), in_only, 5000) == 4000 * 1000
 
 
 def test_unknown_strategies_and_options_are_named() -> None:
