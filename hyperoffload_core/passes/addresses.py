@@ -12,6 +12,7 @@ from hyperoffload_core.ir import Graph
 from hyperoffload_core.passes.plan import Plan
 
 _LARGEST_ALIGNMENT = 64
+_REPAIRS = 3
 
 
 @dataclass(frozen=True)
@@ -33,19 +34,30 @@ def alignment_bytes(size: int) -> int:
 def assign_addresses(blocks: Sequence[Block], capacity_bytes: int | None = None) -> tuple[list[int], int]:
     """Offsets of the blocks and the height they reach.
 
-    Greedy: blocks in a fixed sequence, each at the lowest aligned offset free for its whole life; several sequences
-    are tried until one stays within ``capacity_bytes`` (or all have been), and the lowest result is kept.
+    Greedy: blocks in a fixed sequence, each at the lowest aligned offset free for its whole life. Several sequences are
+    tried; then, given a capacity, the blocks that stick out of the best result are put first and it is tried again.
+    Stops as soon as the height is within ``capacity_bytes``; the lowest result is kept.
     """
     if not blocks:
         return [], 0
-    best: tuple[list[int], int] | None = None
+    capacity = 0 if capacity_bytes is None else capacity_bytes
+    tried: list[tuple[int, list[int], list[int]]] = []
     for key in _sequences(blocks):
-        offsets, height = _first_fit(blocks, sorted(range(len(blocks)), key=key.__getitem__))
-        if best is None or height < best[1]:
+        sequence = sorted(range(len(blocks)), key=key.__getitem__)
+        offsets, height = _first_fit(blocks, sequence)
+        tried.append((height, offsets, sequence))
+        if height <= capacity:
+            return offsets, height
+    height, offsets, sequence = min(tried, key=lambda t: t[0])
+    best = offsets, height
+    for _ in range(_REPAIRS if capacity_bytes is not None else 0):
+        sticking_out = {i for i, b in enumerate(blocks) if offsets[i] + b.bytes > capacity}
+        sequence = [i for i in sequence if i in sticking_out] + [i for i in sequence if i not in sticking_out]
+        offsets, height = _first_fit(blocks, sequence)
+        if height < best[1]:
             best = offsets, height
-        if capacity_bytes is not None and best[1] <= capacity_bytes:
+        if height <= capacity:
             break
-    assert best is not None
     return best
 
 

@@ -92,7 +92,7 @@ def plan(request: Request) -> Plan:
         packed, height = pack_plan(request.graph, to_plan(best.variant.problem, best.placement), limit)
         if height <= limit:
             return _fastest(request, [packed, *_paged(request, variants, kept, best.placement.step_ns)])
-        usable -= max(height - limit, limit // 200)
+        usable -= max(height - limit, limit // 200) << attempt // 2
     request.progress(0.9, "paging: the limit leaves no room for a schedule with foresight")
     plans = _paged(request, variants, kept, None)
     if not plans:
