@@ -15,20 +15,12 @@ from numpy.typing import NDArray
 from hyperoffload_core.recording import Profile
 from hyperoffload_core.sizes import format_bytes, format_ns
 from profiles.alive import layer_of
+from profiles.colours import BLOCKING, COPY_IN, COPY_OUT, PHASE_COLOURS, RUN_COLOURS
 from profiles.compare import LabelledProfile
 from profiles.lanes import Lane, lanes
 from profiles.series import downsample, memory_curve
 
-COLOURS = ("#3D72F6", "#ED962F", "#1F9252", "#BD65A5", "#45C1ED", "#B62121", "#8643A5", "#77807C")
 DASHES = {"measured": "solid", "predicted": "dash"}
-PHASES = {
-    "forward": "#7C8DB5",
-    "backward": "#56668F",
-    "optimizer": "#A9B4CF",
-    "prefill": "#7C8DB5",
-    "decode": "#56668F",
-}
-COPY_OUT, COPY_IN, WAITING = "#8E6BE8", "#12A594", "#E5255F"
 
 CONFIG: dict[str, Any] = {
     "displaylogo": False,
@@ -73,7 +65,7 @@ def memory_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
     traces: list[_Figure] = []
     for index, (item, curve) in enumerate(zip(profiles, curves, strict=True)):
         drawn, (peak_at, peak) = downsample(curve, _BINS), curve.peak
-        name, colour = _name(item), COLOURS[index % len(COLOURS)]
+        name, colour = _name(item), RUN_COLOURS[index % len(RUN_COLOURS)]
         line = {"shape": "hv", "width": 2, "color": colour, "dash": DASHES[item.profile.kind]}
         traces.append(
             {
@@ -108,7 +100,7 @@ def memory_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
             "x1": 1,
             "y0": limit / size.divisor,
             "y1": limit / size.divisor,
-            "line": {"color": WAITING, "width": 1.2, "dash": "dot"},
+            "line": {"color": BLOCKING, "width": 1.2, "dash": "dot"},
             "label": {"text": f"limit {format_bytes(limit)}", "textposition": "start", "font": {"size": 11}},
         }
         for limit in limits
@@ -139,13 +131,13 @@ def gantt_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
         compute_y, out_y, in_y = top - 1.2, top - 2.0, top - 2.8
         ticks += [(compute_y, "compute"), (out_y, "copy out"), (in_y, "copy in")]
         phase = np.array(
-            [list(PHASES).index(graph.ops[op].phase) for op in drawn.compute.item.tolist()], dtype=np.int64
+            [list(PHASE_COLOURS).index(graph.ops[op].phase) for op in drawn.compute.item.tolist()], dtype=np.int64
         )
-        for index, (name, colour) in enumerate(PHASES.items()):
+        for index, (name, colour) in enumerate(PHASE_COLOURS.items()):
             traces += _rectangles(_only(drawn.compute, phase == index), compute_y, name, colour, time, shown)
         traces += _rectangles(drawn.copy_out, out_y, "copy out (Store)", COPY_OUT, time, shown)
         traces += _rectangles(drawn.copy_in, in_y, "copy in (Prefetch)", COPY_IN, time, shown)
-        traces += _rectangles(drawn.waiting, compute_y, "compute waits for a copy", WAITING, time, shown)
+        traces += _rectangles(drawn.waiting, compute_y, "compute waits for a copy", BLOCKING, time, shown)
 
         def op_text(op: int, ops: Any = graph.ops) -> str:
             return f"{ops[op].primitive} · {layer_of(ops[op].scope)} · {ops[op].phase}"

@@ -17,8 +17,9 @@ from typing import Any
 
 from hyperoffload_core.ir import TENSOR_CLASSES
 from hyperoffload_core.sizes import format_bytes, format_ns
+from profiles.colours import RUN_COLOURS
 from profiles.compare import Comparison, LabelledProfile, Number, Side, Unit, Value
-from profiles.figures import COLOURS, gantt_figure, memory_figure
+from profiles.figures import gantt_figure, memory_figure
 from profiles.series import memory_curve
 
 MINUS = "\N{MINUS SIGN}"
@@ -88,7 +89,7 @@ def _side(index: int, side: Side, baseline: int) -> str:
         facts.insert(0, ("run", str(side.run_id)))
     rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)
     mark = '<span class="tag">baseline</span>' if index == baseline else ""
-    colour = COLOURS[index % len(COLOURS)]
+    colour = RUN_COLOURS[index % len(RUN_COLOURS)]
     return (
         f'<article class="side" style="--run: {colour}"><h3>{escape(side.label)}</h3>'
         f'<span class="tag {side.kind}">{side.kind}</span>{mark}<dl>{rows}</dl></article>'

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import profiles
 from app.dashboard import theme
 from hyperoffload_core.ir import TENSOR_CLASSES
+from profiles.colours import BLOCKING, COPY_IN, COPY_OUT, PHASE_COLOURS
 
 STYLE = (Path(theme.__file__).parent / "assets" / "style.css").read_text()
 
@@ -52,6 +54,8 @@ def tokens(selector: str) -> dict[str, str]:
     return dict(re.findall(r"--([a-z-]+):\s*(#[0-9a-fA-F]{6})", block[1]))
 
 
+REPORT_STYLE = (Path(profiles.__file__).parent / "report.css").read_text()
+REPORT_SURFACES = dict(zip(("light", "dark"), re.findall(r"--surface: (#[0-9a-f]{6})", REPORT_STYLE), strict=True))
 SCHEMES = {"light": tokens(":root"), "dark": tokens(':root[data-mantine-color-scheme="dark"]')}
 
 
@@ -76,6 +80,13 @@ def test_the_four_large_classes_differ_strongly(vision: str) -> None:
 @pytest.mark.parametrize("colour", [theme.COMPUTE, theme.COPY_IN, theme.COPY_OUT])
 def test_the_text_in_a_bar_is_readable(colour: str) -> None:
     assert contrast(colour, "#FFFFFF") >= 4.5
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("colour", [*PHASE_COLOURS.values(), COPY_IN, COPY_OUT, BLOCKING])
+def test_the_bars_of_a_report_stand_out_from_its_ground(colour: str, scheme: str) -> None:
+    """Graphical objects need 3:1 (WCAG 1.4.11); the report has the dashboard's two schemes."""
+    assert contrast(colour, REPORT_SURFACES[scheme]) >= 3
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -1,4 +1,5 @@
-"""Colours and chart defaults, in one place so that a thing has one colour everywhere.
+"""Colours and chart defaults, in one place so that a thing has one colour everywhere (`profiles.colours` holds those
+that reports use too).
 
 The class palette keeps every pair apart in normal vision and under simulated protanopia, deuteranopia and tritanopia
 (`tests/test_dashboard_theme.py` measures it) and reads on light and on dark ground. Charts are drawn without ground and
@@ -9,6 +10,8 @@ no new figure.
 from __future__ import annotations
 
 from typing import Any
+
+from profiles import colours
 
 CLASS_COLOURS: dict[str, str] = {
     "weight": "#255CDD",
@@ -33,17 +36,17 @@ CLASS_TITLES: dict[str, str] = {
     "workspace": "Workspace",
 }
 
-COMPUTE = "#64748B"
-COPY_IN = "#0D8073"
-COPY_OUT = "#7C55D9"
+COMPUTE = colours.COMPUTE
+COPY_IN = colours.COPY_IN
+COPY_OUT = colours.COPY_OUT
 EXPOSED = "#D99A00"
-BLOCKING = "#E5255F"
-LIMIT = "#E5255F"
+BLOCKING = colours.BLOCKING
+LIMIT = colours.BLOCKING
 PREDICTED = "#8A94A6"
 CURSOR = "#3D7BFA"
 
 # One colour and one dash per compared run: the dash tells them apart where the colour does not.
-RUN_COLOURS = ("#255CDD", "#ED962F", "#1F9252", "#BD65A5", "#45C1ED", "#B62121", "#8643A5", "#58605C")
+RUN_COLOURS = colours.RUN_COLOURS
 RUN_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "solid", "dash", "dot")
 
 FONT = 'Inter, system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif'
