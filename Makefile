@@ -10,7 +10,7 @@ help:
 	@echo "make demo      install, then run and show a real training step in less memory (ARGS=... passes options)"
 	@echo "make serve     the dashboard over ./hyperoffload.db"
 	@echo "make install   the virtual environment .venv with the command hyperoffload"
-	@echo "make bench     the measurements in bench/"
+	@echo "make bench     the measurements in bench/, written to docs/benchmarks.md"
 	@echo "make test      all tests, with a real browser where there is one (ARGS=... goes to pytest)"
 	@echo "make lint      ruff and mypy"
 
@@ -27,6 +27,19 @@ $(VENV)/installed: pyproject.toml $(VENV)/python
 	@touch $@
 
 $(VENV)/installed-test: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+demo: install
+	$(BIN)/hyperoffload demo $(ARGS)
+
+serve: install
+	$(BIN)/hyperoffload serve $(ARGS)
+
+bench: install
+	$(BIN)/python -m bench
+
+test: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@
 

@@ -1,9 +1,9 @@
 """LLaMA-3-8B training step, sequence 4096: capture, then every strategy x hardware x limit, predicted.
 
-    python -m bench.compile [OUTPUT.md]
+    python -m bench.compile
 
 Nothing here ran on the hardware named: durations come from its roofline, transfers from its link description. Prints a
-Markdown table; with OUTPUT.md also writes it there.
+Markdown table.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ STRATEGIES = ("none", "reactive", "hyperoffload")
 def capture_cost(path: Path) -> tuple[float, float]:
     """Seconds and peak GiB of `hyperoffload capture`, the command and its worker."""
     began = time.monotonic()
-    subprocess.run([sys.executable, "-m", "hyperoffload", "capture", MODEL, "--output", str(path)], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "hyperoffload", "capture", MODEL, "--output", str(path)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     return time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
 
 
@@ -67,9 +71,7 @@ def main() -> None:
                     f"{m.peak_live_bytes / 2**30:.2f} | {m.reserved_bytes / 2**30:.2f} | {m.bytes_out / 2**30:.1f} | "
                     f"{m.bytes_in / 2**30:.1f} |"
                 )
-                print(lines[-1], flush=True)
-    if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
 
 
 if __name__ == "__main__":
