@@ -123,7 +123,7 @@ class _Recorder:
         elif isinstance(event, Checked):
             outcome.bit_identical, outcome.note = event.bit_identical, event.note
             for policy, run_id in outcome.measured.items():
-                finish_run(self.database, run_id, event.bit_identical.get(policy))
+                finish_run(self.database, run_id, event.bit_identical.get(policy), event.note)
                 self._open.discard(run_id)
 
     def close(self, end: Callable[[Database, int, str], None], reason: str) -> None:

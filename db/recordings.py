@@ -60,9 +60,10 @@ def append_profile(database: Database, run_id: int, profile: Profile) -> None:
         _append(connection, run_id, profile)
 
 
-def finish_run(database: Database, run_id: int, bit_identical: bool | None = None) -> None:
-    """The run is complete; ``bit_identical``: its results equal those without offload, None where not compared."""
-    _end(database, run_id, "complete", "", bit_identical)
+def finish_run(database: Database, run_id: int, bit_identical: bool | None = None, reason: str = "") -> None:
+    """The run is complete; ``bit_identical``: its results equal those without offload, None where not compared;
+    ``reason``: what has to be known of that comparison, in words."""
+    _end(database, run_id, "complete", reason, bit_identical)
 
 
 def fail_run(database: Database, run_id: int, reason: str) -> None:

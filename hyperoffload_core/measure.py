@@ -27,7 +27,7 @@ def measure_durations(
 ) -> Durations:
     """Run a few steps without offload and take the op durations. ``hardware`` is this machine's.
 
-    Raises `ExecutionError` for a model captured without values, `ExecutionCancelled`.
+    Raises `ExecutionError` for a model captured without values, `ExecutionCancelledError`.
     """
     # Nothing moves in this plan, so the durations it is made with decide nothing.
     assumed = Durations((1000,) * len(captured.graph.ops), "assumed, before anything was measured")

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from hyperoffload_core.capture import capture, load_source
 from hyperoffload_core.compile import compile_schedule
 from hyperoffload_core.cost import measured_durations
-from hyperoffload_core.errors import UserError
 from hyperoffload_core.hardware import Hardware
+from hyperoffload_core.ir import Graph
 from hyperoffload_core.measure import MEASURED_STEPS, NO_OFFLOAD_POLICY, measure_durations
 from hyperoffload_core.policy import Policy
 from hyperoffload_core.program import CapturedModel
@@ -39,10 +39,6 @@ NO_OFFLOAD = -1
 CHUNK_STEPS = 5
 
 Batch = Sequence[NDArray[Any]]
-
-
-class SessionError(UserError):
-    """A model that can be captured but not run."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +72,7 @@ def run_session(
     report: Callable[[Event], None],
     cancelled: Callable[[], bool],
 ) -> None:
-    """Measure, compile, execute and check; raises `UserError` kinds, `ExecutionError`, or `ExecutionCancelled`.
+    """Measure, compile, execute and check; raises `UserError` kinds, `ExecutionError`, or `ExecutionCancelledError`.
 
     Policy -1 is the no-offload step; the others keep their place in ``policies``. All run interleaved, so that what
     disturbs the machine hits all alike. Predictions use the op durations of the no-offload steps of the same run.
@@ -178,11 +174,16 @@ def _check(model: Model, outcomes: Mapping[int, _Outcome], steps: int) -> Checke
     except Exception as error:  # whatever MindSpore raises for a model whose ops ran one by one
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         baseline = outcomes[NO_OFFLOAD]
-        return Checked(
-            {policy: _same_as_baseline(outcome, baseline) for policy, outcome in outcomes.items()},
-            f"MindSpore's graph mode did not run this model ({first}); results were compared with the no-offload run",
-        )
-    return Checked({policy: _same(model.captured, o, reference) for policy, o in outcomes.items()})
+        same: dict[int, bool | None] = {p: _same_as_baseline(outcome, baseline) for p, outcome in outcomes.items()}
+        note = f"MindSpore's graph mode did not run this model ({first}); results were compared with the no-offload run"
+        return Checked(same, "; ".join([note, *_reasons(model.captured.graph, same)]))
+    same = {policy: _same(model.captured, outcome, reference) for policy, outcome in outcomes.items()}
+    return Checked(same, "; ".join(_reasons(model.captured.graph, same)))
+
+
+def _reasons(graph: Graph, same: Mapping[int, bool | None]) -> tuple[str, ...]:
+    """Why results may differ without any fault, in words: what capture noted of the graph (random ops)."""
+    return tuple(f"results differ: {note}" for note in graph.notes) if False in same.values() else ()
 
 
 def _same(captured: CapturedModel, outcome: _Outcome, reference: Reference) -> bool:

@@ -57,7 +57,8 @@ class Recorded:
 @dataclass(frozen=True)
 class Checked:
     """What was found when everything had run. ``bit_identical[policy]`` compares results and parameters with
-    MindSpore's own graph-mode run of the same steps; None where that could not be run, and ``note`` says why."""
+    MindSpore's own graph-mode run of the same steps. ``note`` says where that could not be run (then with the step
+    without offload), and which random ops of the graph make results differ."""
 
     bit_identical: dict[int, bool | None]
     note: str = ""

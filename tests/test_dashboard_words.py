@@ -72,6 +72,17 @@ def test_a_predicted_run_has_no_prediction_beside_it(rows: list[RunRow]) -> None
     assert cards["Step time"].other == cards["Exposed"].other == ""
 
 
+def test_a_run_says_whether_its_results_are_those_without_offload(rows: list[RunRow]) -> None:
+    def results(run: RunRow) -> tuple[str, str, str]:
+        card = next(c for c in run_numbers(run, MIB, None) if c.label == "Results")
+        return card.value, card.note, card.tone
+
+    assert results(rows[0])[::2] == ("bit-identical", "good")
+    random = replace(rows[0], bit_identical=False, reason="results differ: Dropout draws random numbers")
+    assert results(random) == ("differ", "results differ: Dropout draws random numbers", "bad")
+    assert all(c.label != "Results" for c in run_numbers(replace(rows[0], bit_identical=None), MIB, None))
+
+
 def test_the_list_of_runs_keeps_raw_numbers_and_missing_ones_missing(rows: list[RunRow]) -> None:
     whole, failed = run_rows(rows)
     assert (whole["limit_bytes"], whole["kind"], whole["status"]) == (900 * MIB, "measured", "complete")

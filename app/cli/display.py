@@ -98,7 +98,7 @@ def session_cells(title: str, measured: RunRow, predicted: RunRow | None) -> lis
         time(measured.blocking_ns),
         share(measured.overlap),
         f"{measured.losses[-1]:.6f}" if measured.losses else "-",
-        {True: "yes", False: "NO", None: "not compared"}[measured.bit_identical],
+        {True: "yes", False: "NO, see note" if measured.reason else "NO", None: "not compared"}[measured.bit_identical],
     ]
 
 

@@ -30,7 +30,7 @@ def run_numbers(run: RunRow, live_peak_bytes: int, predicted: Profile | None) ->
     if run.step_count > 1:
         spread = f"median of {run.step_count}: {format_ns(run.step_min_ns or 0)} to {format_ns(run.step_max_ns or 0)}"
     share = run.device_bytes / run.memory_limit_bytes
-    return [
+    cards = [
         Number(
             "Step time",
             format_ns(run.step_median_ns),
@@ -68,6 +68,13 @@ def run_numbers(run: RunRow, live_peak_bytes: int, predicted: Profile | None) ->
             f"{format_bytes(run.bytes_out or 0)} out, {format_bytes(run.bytes_in or 0)} in",
         ),
     ]
+    return cards if run.bit_identical is None else [*cards, _results(run, run.bit_identical)]
+
+
+def _results(run: RunRow, same: bool) -> Number:
+    """Whether offloading left results as they are; with the reason where one was recorded (random ops)."""
+    note = run.reason or "losses and parameters, against MindSpore's graph mode"
+    return Number("Results", "bit-identical" if same else "differ", note, tone="good" if same else "bad")
 
 
 def _peak_words(run: RunRow, live_peak_bytes: int) -> str:
