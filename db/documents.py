@@ -27,12 +27,6 @@ def store_graph(database: Database, graph: Graph) -> int:
         return put_graph(connection, graph)
 
 
-def store_schedule(database: Database, schedule: Schedule) -> int:
-    """The schedule's row id; schedule and graph are stored when they are new."""
-    with database.write() as connection:
-        return put_schedule(connection, schedule)[1]
-
-
 def load_graph(database: Database, graph_hash: str) -> Graph:
     """The graph with this hash. Raises `DatabaseError` when there is none."""
     with database.read() as connection:

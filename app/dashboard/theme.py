@@ -42,7 +42,6 @@ COPY_OUT = colours.COPY_OUT
 EXPOSED = "#D99A00"
 BLOCKING = colours.BLOCKING
 LIMIT = colours.BLOCKING
-PREDICTED = "#8A94A6"
 CURSOR = "#3D7BFA"
 
 # One colour and one dash per compared run: the dash tells them apart where the colour does not.

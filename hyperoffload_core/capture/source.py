@@ -74,7 +74,10 @@ def _functions(module: Any) -> str:
     names = [
         name
         for name, value in vars(module).items()
-        if callable(value) and not isinstance(value, type) and getattr(value, "__module__", "") == module.__name__
+        if not name.startswith("_")
+        and callable(value)
+        and not isinstance(value, type)
+        and getattr(value, "__module__", "") == module.__name__
     ]
     return f"; it has {', '.join(sorted(names))}" if names else ""
 
