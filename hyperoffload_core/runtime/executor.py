@@ -25,7 +25,7 @@ from hyperoffload_core.runtime.arena import Arena
 from hyperoffload_core.runtime.errors import ExecutionCancelledError, ExecutionError
 from hyperoffload_core.runtime.kernels import Kernel, use_synchronous_kernels
 from hyperoffload_core.runtime.links import Copy, CopyThread
-from hyperoffload_core.runtime.memory import Bytes, numpy_dtype
+from hyperoffload_core.runtime.places import Places
 from hyperoffload_core.runtime.poison import Poison
 from hyperoffload_core.runtime.pool import Pool, pooled_storages
 from hyperoffload_core.runtime.progress import COMPUTE, Progress, StoppedError
@@ -90,6 +90,7 @@ class Executor:
         self._plan = stays_of(schedule)
         self._arena = Arena(schedule.metrics.reserved_bytes)
         self._pool = Pool(self._graph, pooled_storages(schedule))
+        self._places = Places(schedule, self._plan, self._arena, self._pool)
         self._poison = Poison(self._arena, self._plan.stays) if poison else None
         self._links = schedule.link_transfers()
         self._positions = {op: position for position, op in enumerate(schedule.order)}
@@ -142,7 +143,7 @@ class Executor:
         self._steps.clear()
         self._tensors.clear()
         self._threads.clear()
-        del self._arena, self._pool, self._poison
+        del self._places, self._arena, self._pool, self._poison
 
     @property
     def arena_bytes(self) -> int:
@@ -170,7 +171,7 @@ class Executor:
                     f"{described.tensor_class} {described.name!r} has no value;"
                     " capture the model with weights to run it"
                 )
-            self._put(described.id, values[described.id])
+            self._places.put(described.id, values[described.id])
         self._loaded = True
 
     def values(self) -> dict[int, Array]:
@@ -180,7 +181,7 @@ class Executor:
         for storage in self._graph.storages:
             if storage.persistent:
                 like = self.captured.values[storage.id]
-                home = self._home(storage.id)
+                home = self._places.home(storage.id)
                 result[storage.id] = home.copy().view(like.dtype).reshape(like.shape)
         return result
 
@@ -201,7 +202,7 @@ class Executor:
             for storage in self._pool.slots:
                 if not self._graph.storages[storage].persistent:
                     self._pool.poison(storage)
-        self._place_inputs(inputs)
+        self._places.put_inputs(self.captured.inputs, inputs)
         self._progress.restart()
         try:
             start_ns = perf_counter_ns()
@@ -214,7 +215,7 @@ class Executor:
         except BaseException as error:
             self._abandon(error)
             raise
-        results = tuple(self._result(view) for view in self.captured.program.results)
+        results = tuple(self._places.result(view) for view in self.captured.program.results)
         loss = float(results[0].reshape(()).astype(np.float64)) if results and results[0].size == 1 else None
         if recorder is not None:
             recorder.rows().transfers[:] = self._stamps.reshape(-1, 2)
@@ -283,52 +284,6 @@ class Executor:
         if not self._loaded:
             raise ExecutionError("load() must put the persistent values in place before the first step")
 
-    # Where things are.
-
-    def _at(self, index: int) -> Bytes:
-        stay = self._plan.stays[index]
-        return self._arena.region(stay.residency.offset, stay.bytes)
-
-    def _home(self, storage: int) -> Bytes:
-        """Where the storage is between two steps."""
-        if self._graph.storages[storage].persistent and self.schedule.homes[storage] == "pool":
-            return self._pool.slots[storage]
-        if storage not in self._plan.last_of:
-            raise ExecutionError(f"storage {self._graph.storages[storage].name!r} never is on the device")
-        return self._at(self._plan.last_of[storage])
-
-    def _put(self, storage: int, value: Array) -> None:
-        home = self._home(storage)
-        raw = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-        if raw.nbytes != home.nbytes:
-            name = self._graph.storages[storage].name
-            raise ExecutionError(f"storage {name!r} holds {home.nbytes:,} bytes, its value has {raw.nbytes:,}")
-        np.copyto(home, raw)
-
-    def _place_inputs(self, inputs: Sequence[Array]) -> None:
-        expected = self.captured.inputs
-        if len(inputs) != len(expected):
-            raise ExecutionError(f"the model takes {len(expected)} inputs, {len(inputs)} were given")
-        for number, (storage, value) in enumerate(zip(expected, inputs, strict=True)):
-            described = self._graph.storages[storage]
-            if described.dtype and (value.shape, value.dtype) != (described.shape, numpy_dtype(described.dtype)):
-                raise ExecutionError(
-                    f"input {number} is {value.dtype}{list(value.shape)};"
-                    f" the model was captured with {described.dtype}{list(described.shape)}"
-                )
-            raw = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-            if storage not in self._plan.first_of:
-                continue
-            first = self._plan.first_of[storage]
-            fetched = self._plan.stays[first].begins_with == "transfer"
-            np.copyto(self._pool.slots[storage] if fetched else self._at(first), raw)
-
-    def _result(self, view: TensorView) -> Array:
-        kind = numpy_dtype(view.dtype)
-        size = int(np.prod(view.shape, dtype=np.int64)) * kind.itemsize
-        raw = self._home(view.storage)[view.offset_bytes : view.offset_bytes + size]
-        return raw.copy().view(kind).reshape(view.shape)
-
     # Making the schedule concrete.
 
     def _concrete_op(self, op: int, transfers: tuple[int, ...], uses: tuple[int, ...]) -> _Step:
@@ -372,7 +327,7 @@ class Executor:
                 waits[other_stream] = max(waits.get(other_stream, 0), count)
         index = self._plan.of_transfer[transfer.id]
         part = slice(transfer.offset_bytes, transfer.offset_bytes + transfer.bytes)
-        device, remote = self._at(index)[part], self._pool.slots[transfer.storage][part]
+        device, remote = self._places.stay(index)[part], self._pool.slots[transfer.storage][part]
         before = after = None
         if self._poison is not None:
             stay = self._plan.stays[index]
