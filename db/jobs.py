@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, select, update
 
 from db.database import Database, DatabaseError
-from db.models import Job, utc_now
+from db.models import LARGEST_ID, Job, utc_now
 from db.processes import process_started
 
 
@@ -131,7 +131,8 @@ def list_jobs(database: Database, states: Sequence[str] = (), limit: int | None 
 
 
 def _job(connection: Connection, job_id: int) -> JobRow:
-    row = connection.execute(select(Job).where(Job.id == job_id)).one_or_none()
+    known = abs(job_id) <= LARGEST_ID
+    row = connection.execute(select(Job).where(Job.id == job_id)).one_or_none() if known else None
     if row is None:
         raise DatabaseError(f"there is no job {job_id}")
     return _job_row(row)

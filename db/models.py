@@ -24,6 +24,8 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 RUN_STATUSES = ("running", "complete", "incomplete", "failed", "cancelled")
+# What SQLite can hold; a number a person typed may be larger.
+LARGEST_ID = 2**63 - 1
 JOB_STATES = ("queued", "running", "done", "failed", "cancelled")
 
 

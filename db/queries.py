@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Select, or_, select
 from db.database import Database, DatabaseError
 from db.documents import load_schedule
 from db.models import (
+    LARGEST_ID,
     GraphRow,
     OpEvent,
     Policy,
@@ -141,7 +142,8 @@ def list_runs(
 def get_run(database: Database, run_id: int) -> RunRow:
     """One run. Raises `DatabaseError` when there is none with this id."""
     with database.read() as connection:
-        row = connection.execute(_run_query().where(Run.id == run_id)).one_or_none()
+        known = abs(run_id) <= LARGEST_ID
+        row = connection.execute(_run_query().where(Run.id == run_id)).one_or_none() if known else None
     if row is None:
         raise DatabaseError(f"there is no run {run_id} in {database.path}; `hyperoffload runs` lists them")
     return _run_row(row)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperoffload_core.errors import UserError
+from hyperoffload_core.files import write_whole
 from hyperoffload_core.ir import Graph, GraphError, Op, Storage, check_graph
 
 FORMAT = "hyperoffload.graph"
@@ -59,9 +60,7 @@ def write_graph(content: GraphFile, path: Path) -> None:
     data = json.dumps(document, separators=(",", ":")).encode()
     if path.name.endswith(".gz"):
         data = gzip.compress(data, compresslevel=6, mtime=0)
-    partial = path.with_name(path.name + ".part")
-    partial.write_bytes(data)
-    partial.replace(path)
+    write_whole(path, data)
 
 
 def read_graph(path: Path) -> GraphFile:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hyperoffload_core.errors import UserError
+from hyperoffload_core.files import write_whole
 from hyperoffload_core.hardware import Hardware, Link
 from hyperoffload_core.ir import Graph, Op, Storage
 
@@ -225,9 +226,9 @@ def _from_document(document: dict[str, Any]) -> Schedule:
             primitive=o["primitive"],
             scope=o["scope"],
             phase=o["phase"],
-            reads=tuple(o["reads"]),
-            writes=tuple(o["writes"]),
-            after=tuple(o["after"]),
+            reads=_integers(o["reads"]),
+            writes=_integers(o["writes"]),
+            after=_integers(o["after"]),
             workspace_bytes=o["workspace_bytes"],
             flops=o.get("flops", 0),
         )
@@ -247,7 +248,7 @@ def _from_document(document: dict[str, Any]) -> Schedule:
     )
     return Schedule(
         graph=Graph(name=graph["name"], ops=ops, storages=storages),
-        durations_ns=tuple(o["duration_ns"] for o in graph["ops"]),
+        durations_ns=_integers([o["duration_ns"] for o in graph["ops"]]),
         duration_source=document.get("duration_source", "unknown"),
         hardware=Hardware(
             name=document["hardware"]["name"],
@@ -259,9 +260,9 @@ def _from_document(document: dict[str, Any]) -> Schedule:
         ),
         policy=document["policy"],
         strategy=document["strategy"],
-        memory_limit_bytes=document["memory_limit_bytes"],
-        order=tuple(document["order"]),
-        op_times=tuple(OpTime(t["op"], t["start_ns"], t["end_ns"], tuple(t["waits"])) for t in document["op_times"]),
+        memory_limit_bytes=_integers([document["memory_limit_bytes"]])[0],
+        order=_integers(document["order"]),
+        op_times=tuple(_op_time(t) for t in document["op_times"]),
         transfers=tuple(
             Transfer(
                 id=t["id"],
@@ -270,15 +271,16 @@ def _from_document(document: dict[str, Any]) -> Schedule:
                 bytes=t["bytes"],
                 start_ns=t["start_ns"],
                 end_ns=t["end_ns"],
-                after_ops=tuple(t["after_ops"]),
-                after_transfers=tuple(t["after_transfers"]),
+                after_ops=_integers(t["after_ops"]),
+                after_transfers=_integers(t["after_transfers"]),
                 partial=t.get("partial", False),
                 offset_bytes=t.get("offset_bytes", 0),
             )
             for t in document["transfers"]
         ),
         residencies=tuple(
-            Residency(r["storage"], r["offset"], r["start_ns"], r["end_ns"]) for r in document["residencies"]
+            Residency(*_integers([r["storage"], r["offset"], r["start_ns"], r["end_ns"]]))
+            for r in document["residencies"]
         ),
         homes=tuple(s["home"] for s in graph["storages"]),
         metrics=Metrics(**{name: document["metrics"][name] for name in Metrics.__slots__}),
@@ -286,14 +288,23 @@ def _from_document(document: dict[str, Any]) -> Schedule:
     )
 
 
+def _op_time(row: dict[str, Any]) -> OpTime:
+    op, start_ns, end_ns = _integers([row["op"], row["start_ns"], row["end_ns"]])
+    return OpTime(op, start_ns, end_ns, _integers(row["waits"]))
+
+
+def _integers(values: Any) -> tuple[int, ...]:
+    if not isinstance(values, list) or not all(type(v) is int for v in values):
+        raise TypeError(f"{str(values)[:40]!r} is no list of integers")
+    return tuple(values)
+
+
 def write_schedule(schedule: Schedule, path: Path) -> None:
     """Write ``.json`` or ``.json.gz``; the file appears whole or not at all."""
     data = json.dumps(to_document(schedule), separators=(",", ":")).encode()
     if path.name.endswith(".gz"):
         data = gzip.compress(data, mtime=0)
-    partial = path.with_name(path.name + ".part")
-    partial.write_bytes(data)
-    partial.replace(path)
+    write_whole(path, data)
 
 
 def read_schedule(path: Path) -> Schedule:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hyperoffload_core.errors import UserError
+from hyperoffload_core.files import write_whole
 from hyperoffload_core.recording import Profile
 from profiles.chrome_trace import trace_bytes
 from profiles.compare import LabelledProfile, compare
@@ -38,7 +39,7 @@ def export_comparison(
     if path.suffix not in COMPARISON_SUFFIXES:
         raise UserError(f"{path} does not say the format; a comparison is written as {', '.join(COMPARISON_SUFFIXES)}")
     _check_free(path, overwrite)
-    _write(path, comparison_bytes(profiles, path.suffix, baseline))
+    write_whole(path, comparison_bytes(profiles, path.suffix, baseline))
 
 
 def export_trace(profile: Profile, label: str, path: Path, overwrite: bool = False) -> None:
@@ -46,19 +47,9 @@ def export_trace(profile: Profile, label: str, path: Path, overwrite: bool = Fal
     if not path.name.endswith(TRACE_SUFFIXES):
         raise UserError(f"{path} does not say the format; a trace is written as {' or '.join(TRACE_SUFFIXES)}")
     _check_free(path, overwrite)
-    _write(path, trace_bytes(profile, label, compress=path.suffix == ".gz"))
+    write_whole(path, trace_bytes(profile, label, compress=path.suffix == ".gz"))
 
 
 def _check_free(path: Path, overwrite: bool) -> None:
     if path.exists() and not overwrite:
         raise UserError(f"{path} is already there; name another file or ask to overwrite it")
-
-
-def _write(path: Path, data: bytes) -> None:
-    partial = path.with_name(path.name + ".part")
-    try:
-        partial.write_bytes(data)
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise UserError(f"{path} cannot be written ({error.strerror})") from error

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,11 @@ from app.cli.main import cli, run
 from db.database import open_database
 from db.processes import process_started
 from db.queries import list_runs
-from hyperoffload_core.schedule import read_schedule
+from hyperoffload_core.schedule import read_schedule, to_document
 from hyperoffload_core.verifier import violations
 from tests.command import COMMAND, ROOT, hyperoffload
+from tests.graphs import training
+from tests.naive_schedule import naive_schedule
 
 USERS_FOLDER = Path(__file__).parent / "users_folder"
 COMMANDS = [c.name or c.callback.__name__ for c in cli.registered_commands if c.callback and not c.hidden]
@@ -62,6 +65,7 @@ def test_the_readme_names_every_command_and_only_files_that_are_there() -> None:
         (["runs"], "there is no database at"),
         (["runs", "--database", "notes.txt"], "notes.txt is not a database"),
         (["export", "1", "--output", "a.csv"], "a.csv: name a file that ends in"),
+        (["serve", "--database", "notes.txt"], "notes.txt is not a database"),
         (["compare", "1"], "a comparison needs two runs or more"),
     ],
 )
@@ -79,6 +83,40 @@ def test_wrong_input_is_one_sentence_and_code_2(
     assert says in said
     assert "\n" not in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"transfers": []}, "breaks the rule 'structure'"),
+        ({"residencies": []}, "breaks the rule 'residency'"),
+        ({"order": "0"}, "'0' is no list of integers"),
+        ({"memory_limit_bytes": "1GiB"}, "is no list of integers"),
+    ],
+)
+def test_a_schedule_file_that_someone_changed_is_not_simulated(
+    change: dict[str, Any],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    schedule = naive_schedule(training(3), gaps=[(s, 0) for s in range(12)], homes={0: "pool"})
+    Path("s.json").write_text(json.dumps(to_document(schedule)))
+    assert run(["simulate", "s.json"]) == 0
+    Path("s.json").write_text(json.dumps(to_document(schedule) | change))
+    assert run(["simulate", "s.json"]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_number_larger_than_any_run_is_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    open_database(tmp_path / "hyperoffload.db").close()
+    assert run(["simulate", str(10**30)]) == 2
+    assert f"there is no run {10**30}" in capsys.readouterr().err
 
 
 def test_serve_says_when_the_port_is_taken(tmp_path: Path) -> None:
@@ -117,7 +155,11 @@ def test_a_users_app_db_and_profiles_are_theirs_and_ours_are_ours(tmp_path: Path
 @pytest.mark.mindspore
 @pytest.mark.parametrize(
     ("function", "says"),
-    [("broken", "raised RuntimeError: no data (line 28)"), ("build_it", "has no function 'build_it'; it has")],
+    [
+        ("broken", "raised RuntimeError: no data (line 28)"),
+        ("build_it", "has no function 'build_it'; it has"),
+        ("leaves", "raised SystemExit: 3 (line"),
+    ],
 )
 def test_a_fault_in_the_users_file_is_one_sentence(function: str, says: str, tmp_path: Path) -> None:
     done = hyperoffload("run", f"{USERS_FOLDER / 'model.py'}:{function}", folder=tmp_path)
@@ -167,11 +209,12 @@ def test_a_graph_is_captured_compiled_simulated_exported_and_compared(tmp_path: 
     assert [(r["kind"], r["status"], r["hardware"]) for r in listed] == [("predicted", "complete", "h200")] * 2
 
 
-def _long_run(folder: Path) -> subprocess.Popen[bytes]:
+def _long_run(folder: Path, **environment: str) -> subprocess.Popen[bytes]:
     """A run that has begun to record and would go on for minutes."""
     process = subprocess.Popen(
         [*COMMAND, "run", "tiny", "--steps", "1000", "--limit", "70%"],
         cwd=folder,
+        env=dict(os.environ) | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
@@ -196,7 +239,9 @@ def _children(pid: int) -> list[int]:
 
 @pytest.mark.mindspore
 def test_a_killed_run_is_incomplete_keeps_its_steps_and_leaves_no_process(tmp_path: Path) -> None:
-    process = _long_run(tmp_path)
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    process = _long_run(tmp_path, TMPDIR=str(temporary))
     workers = _children(process.pid)
     process.kill()
     process.wait()
@@ -208,6 +253,19 @@ def test_a_killed_run_is_incomplete_keeps_its_steps_and_leaves_no_process(tmp_pa
         time.sleep(0.1)
     assert workers
     assert not any(process_started(w) for w in workers)
+    assert not list(temporary.iterdir())
+
+
+@pytest.mark.mindspore
+def test_a_run_whose_worker_is_killed_says_so_and_is_failed(tmp_path: Path) -> None:
+    process = _long_run(tmp_path)
+    for worker in _children(process.pid):
+        os.kill(worker, signal.SIGKILL)
+    said = process.communicate(timeout=30)[0].decode()
+    assert process.returncode == 2
+    assert "was killed, probably because the machine has too little memory" in said
+    listed = json.loads(hyperoffload("runs", "--json", folder=tmp_path).stdout)
+    assert [r["status"] for r in listed] == ["failed"] * 2
 
 
 @pytest.mark.mindspore

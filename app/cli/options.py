@@ -88,7 +88,7 @@ def _check_limit(limit: str) -> None:
 def _option(text: str) -> tuple[str, bool | int | float | str]:
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise OptionError(f"--option {text!r} is not KEY=VALUE, such as --option passes=3")
+        raise OptionError(f"--option {text!r} is not KEY=VALUE, such as --option reorder=false")
     if value in ("true", "false"):
         return key, value == "true"
     for number in (int, float):

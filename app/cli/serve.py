@@ -45,7 +45,9 @@ def check_address(host: str, port: int) -> None:
 def serve_database(database: Path, host: str, port: int) -> None:
     """Print the address and serve until interrupted."""
     from app.dashboard import serve as serve_dashboard
+    from db.database import open_database
 
+    open_database(database).close()  # an address is announced only for what can be served
     shown = f"[{host}]" if ":" in host else host
     console.print(f"dashboard at http://{shown}:{port}/ (Ctrl-C stops it)", markup=False)
     try:

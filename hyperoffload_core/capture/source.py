@@ -29,7 +29,7 @@ def load_source(reference: str) -> tuple[Any, tuple[Any, ...]]:
         raise CaptureError(f"{file_name} has no function {function_name!r}{_functions(module)}")
     try:
         result = function()
-    except Exception as error:  # user code may raise anything
+    except (Exception, SystemExit) as error:  # user code may raise anything
         raise CaptureError(f"{reference} raised {describe(error, path)}") from error
     return _cell_and_inputs(result, reference)
 

@@ -26,3 +26,7 @@ def build():
 
 def broken():
     raise RuntimeError("no data")
+
+
+def leaves():
+    raise SystemExit(3)
