@@ -128,6 +128,7 @@ def _enforce(path: Path, job_id: int) -> None:
         job_cancelled(database, job_id)
         for force in (signal.SIGTERM, signal.SIGKILL):
             _signal_group(pid, force)
+            _signal_group(pid, signal.SIGCONT)  # a stopped process hears no other signal than SIGKILL
             time.sleep(1)
     except DatabaseError:
         # The database went away under us; there is no row left to write to.

@@ -61,7 +61,7 @@ def _started(spool: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-P", "-m", "hyperoffload_core.worker", str(spool)]
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, env=_environment()
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, env=_environment(spool)
         )
     try:
         yield process
@@ -69,9 +69,11 @@ def _started(spool: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
         _stop(process, spool)
 
 
-def _environment() -> dict[str, str]:
+def _environment(spool: Path) -> dict[str, str]:
     # MindSpore warns about much on CPU that nobody can act on; errors still come through.
-    return {"GLOG_v": "3"} | dict(EXECUTION_ENVIRONMENT) | dict(os.environ)
+    quiet = {"GLOG_v": "3"} | dict(EXECUTION_ENVIRONMENT) | dict(os.environ)
+    # Temporary files of a worker that is killed go with the spool folder.
+    return quiet | {"TMPDIR": str(spool)}
 
 
 def _read(process: subprocess.Popen[bytes], spool: Path, log: Path, cancelled: Callable[[], bool]) -> Iterator[Event]:
@@ -91,7 +93,7 @@ def _read(process: subprocess.Popen[bytes], spool: Path, log: Path, cancelled: C
         if asked_at is not None and (line is None or time.monotonic() - asked_at > GRACE_S):
             raise Cancelled
         if line is None:
-            raise WorkerCrashError(_how_it_ended(process), _tail(log))
+            raise _how_it_ended(process, log)
         if not line or asked_at is not None:
             continue
         said = json.loads(line)
@@ -126,13 +128,19 @@ def _stop(process: subprocess.Popen[bytes], spool: Path) -> None:
         process.stdout.close()
 
 
-def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
+def _how_it_ended(process: subprocess.Popen[bytes], log: Path) -> WorkerError | WorkerCrashError:
     code = process.wait()
     if code == -signal.SIGKILL:
-        return "the process that runs the model was killed, probably because the machine has too little memory"
+        return WorkerError(
+            "the process that runs the model was killed, probably because the machine has too little memory"
+        )
+    if code == -signal.SIGTERM:
+        return WorkerError("the process that runs the model was terminated from outside")
     if code < 0:
-        return f"the process that runs the model was ended by {signal.Signals(-code).name}"
-    return f"the process that runs the model ended with code {code} and gave no reason"
+        words = f"the process that runs the model was ended by {signal.Signals(-code).name}"
+    else:
+        words = f"the process that runs the model ended with code {code} and gave no reason"
+    return WorkerCrashError(words, _tail(log))
 
 
 def _tail(log: Path, lines: int = 20) -> str:

@@ -3,13 +3,15 @@
 It imports nothing of ours but this package, so that whatever stands beside the user's model is the user's. The request
 is ``FOLDER/request.json``; results go into the folder (`hyperoffload_core.spool`), each announced by a JSON line on
 standard output, the last line being ``Finished`` or ``Failed``. What the model itself prints goes to standard error.
-The worker stops when the file ``FOLDER/cancel`` appears, and ends at once when its standard input closes.
+The worker stops when the file ``FOLDER/cancel`` appears, and ends at once when its standard input closes; it removes
+the folder then, as a parent that was killed cannot.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -48,7 +50,7 @@ def main(folder: Path) -> None:
     """Do what the request in ``folder`` asks."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which asks us to stop
     say = _announcer()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()
     try:
         _work(
             WorkerRequest.model_validate_json((folder / "request.json").read_text()), folder, SpoolWriter(folder, say)
@@ -70,8 +72,9 @@ def _announcer() -> Callable[[str], None]:
     return lambda line: print(line, file=stream)
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(folder: Path) -> None:
     os.read(0, 1)
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import time
 import traceback
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -28,6 +30,7 @@ def work(job: Annotated[int, typer.Argument()], database: Annotated[Path, typer.
     if claimed is None:
         return
     report = _JobReport(opened, job)
+    signal.signal(signal.SIGTERM, _stop)  # so that the worker is ended and its folder removed
     try:
         if claimed.kind == "compile":
             done = compile_model(
@@ -52,6 +55,12 @@ def work(job: Annotated[int, typer.Argument()], database: Annotated[Path, typer.
         fail_job(opened, job, (str(error).strip().splitlines() or [type(error).__name__])[0])
     finally:
         opened.close()
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    from app.workers import Cancelled
+
+    raise Cancelled
 
 
 class _JobReport:
