@@ -27,7 +27,7 @@ def demo(limit: str, steps: int) -> dict[str, Any]:
         return dict(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
 
 
-def main(steps: int = 7) -> None:
+def main(steps: int = 10) -> None:
     print(
         "| limit | schedule | planned peak MiB | measured peak MiB | step ms (min..max) | against no offload "
         "| predicted ms | prediction off by | blocking ms | overlap | bit-identical |"

@@ -18,7 +18,7 @@ DEFAULT_LINK = "1GB/s"
 def demo(
     no_serve: Annotated[bool, typer.Option("--no-serve", help="Stop after the table.")] = False,
     json: Json = False,
-    steps: Annotated[int, typer.Option(min=1, max=1000, help="Measured steps of each schedule.")] = 5,
+    steps: Annotated[int, typer.Option(min=1, max=1000, help="Measured steps of each schedule.")] = 10,
     limit: Annotated[
         str, typer.Option("--limit", "-l", metavar="SIZE", help="A size, or a share of the no-offload live peak.")
     ] = "60%",
