@@ -175,6 +175,9 @@ def test_from_a_run_to_an_exported_comparison(page: Page, served: Served) -> Non
     expect(page.locator("h1")).to_contain_text("hyperoffload")
     expect(page.locator("h1")).to_contain_text("predicted")
     new_run = page.url.rpartition("/")[2]
+    expect(page.locator("#run-timeline .bars").first).to_be_attached()
+    expect(page.locator("#run-alive h2")).to_contain_text("(the peak)")
+    picture(page, "run-hyperoffload")
 
     page.goto(f"{served.address}/compare?runs=2,{new_run}")
     expect(page.locator("#compare-verdict")).to_contain_text("times the step time")

@@ -58,6 +58,8 @@ def test_the_readme_names_every_command_and_only_files_that_are_there() -> None:
         (["run", "tiny", "--link-bandwidth", "5GB"], "'5GB' is not a rate"),
         (["run", "tiny", "--policy", "none.toml"], "none.toml: the file cannot be read"),
         (["run", "tiny", "--option", "x"], "--option 'x' is not KEY=VALUE"),
+        (["run", "tiny", "--option", "efort=fast"], "strategy 'hyperoffload' has no option 'efort'"),
+        (["run", "tiny", "--strategy", "hyperofload"], "did you mean hyperoffload?"),
         (["run", "latest"], "there is no database at"),
         (["compile", "none.json", "--limit", "50%"], "none.json: not a graph file"),
         (["compile", "tiny", "--output", "a.txt"], "a.txt: a schedule file ends in .json or .json.gz"),

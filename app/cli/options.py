@@ -75,7 +75,12 @@ def policy_from_options(
         document["options"] = document.get("options", {}) | dict(_option(text) for text in options)
     if file is None:
         document["name"] = document["strategy"]
-    return policy_from_document(document, "policy")
+    asked = policy_from_document(document, "policy")
+    # Before the long work begins; numpy comes with it, so only once there is a policy to check.
+    from hyperoffload_core.strategies import find_strategy, resolve_options
+
+    resolve_options(find_strategy(asked.strategy), asked.options)
+    return asked
 
 
 def _check_limit(limit: str) -> None:
