@@ -63,11 +63,12 @@ def main() -> None:
                 began = time.monotonic()
                 schedule = compile_schedule(graph, durations, hardware, Policy(memory_limit=limit, strategy=strategy))
                 took, m = time.monotonic() - began, schedule.metrics
-                above = m.step_ns / m.lower_bound_ns - 1
-                fits = "" if m.reserved_bytes <= schedule.memory_limit_bytes else " (over the limit)"
+                over = m.reserved_bytes > schedule.memory_limit_bytes
+                above = "" if over else f"{m.step_ns / m.lower_bound_ns - 1:.1%}"
+                fits = " (over the limit)" if over else ""
                 lines.append(
                     f"| {name} | {limit} | {strategy}{fits} | {took:.2f} | {m.step_ns / 1e6:.1f} | "
-                    f"{m.lower_bound_ns / 1e6:.1f} | {above:.1%} | {m.exposed_ns / 1e6:.1f} | "
+                    f"{m.lower_bound_ns / 1e6:.1f} | {above} | {m.exposed_ns / 1e6:.1f} | "
                     f"{m.peak_live_bytes / 2**30:.2f} | {m.reserved_bytes / 2**30:.2f} | {m.bytes_out / 2**30:.1f} | "
                     f"{m.bytes_in / 2**30:.1f} |"
                 )
