@@ -38,18 +38,14 @@ def bind_events(plan: Plan, occupants: Sequence[Occupant]) -> Edges:
     """Edges of a plan whose stays lie at the addresses of ``occupants`` (all stays and workspaces, in any order)."""
     count = len(plan.order)
     after_position = [t.after for t in plan.transfers]
-    after_transfers: list[set[int]] = [set() for _ in plan.transfers]
+    own_store = _validity(plan)
+    after_transfers = [set(own_store.get(index, ())) for index in range(len(plan.transfers))]
     data_waits: list[list[int]] = [[] for _ in range(count + 1)]
     address_waits: list[set[int]] = [set() for _ in range(count + 1)]
 
-    last_store: dict[int, int] = {}
     for stay in plan.stays:
         if stay.fetch is not None:
             data_waits[stay.begin].append(stay.fetch)
-            if stay.storage in last_store:
-                after_transfers[stay.fetch].add(last_store[stay.storage])
-        if stay.store is not None:
-            last_store[stay.storage] = stay.store
 
     for occupant, before in _successions(occupants):
         stay = occupant.stay
@@ -62,7 +58,6 @@ def bind_events(plan: Plan, occupants: Sequence[Occupant]) -> Edges:
                 after_transfers[stay.fetch].add(before.store)
 
     rank = {t: (link, r) for link, transfers in enumerate(plan.links) for r, t in enumerate(transfers)}
-    own_store = _validity(plan)
     reached = [-1] * len(plan.links)
     op_waits: list[list[int]] = [[] for _ in range(count)]
     for position in range(count):

@@ -48,7 +48,7 @@ class Problem:
 class Placement:
     """Times in ns: ops by position, transfers and stays by their index. ``bounds`` are those it was played with.
 
-    ``memory_wait_ns`` and ``data_wait_ns`` say how long the op at each position stood waiting, and for what.
+    ``data_wait_ns`` says how long the op at each position stood waiting for its Prefetches.
     """
 
     inserted: Inserted
@@ -60,7 +60,6 @@ class Placement:
     transfer_end_ns: list[int]
     links: tuple[tuple[int, ...], ...]
     spans_ns: tuple[tuple[int, int], ...]
-    memory_wait_ns: list[int]
     data_wait_ns: list[int]
 
 
@@ -202,7 +201,7 @@ class _Play:
     def run(self) -> Placement:
         problem, count = self.problem, len(self.problem.order)
         op_start, op_end = [0] * count, [0] * count
-        memory_wait, data_wait = [0] * count, [0] * count
+        data_wait = [0] * count
         now, compute_end, data_ready = 0, _NEVER, 0
         link_end = [_NEVER, _NEVER]
         self._ready_stores(-1)
@@ -219,7 +218,6 @@ class _Play:
                     compute_end = op_end[position] = now + problem.durations_ns[position]
                     previous = op_end[position - 1] if position else 0
                     data_wait[position] = max(0, data_ready - previous)
-                    memory_wait[position] = now - max(previous, data_ready)
                 for link in (0, 1):
                     index = self._startable(link, now)
                     if index is not None:
@@ -255,7 +253,6 @@ class _Play:
             self.transfer_end,
             (tuple(self.runs[0]),) if self.half else (tuple(self.runs[0]), tuple(self.runs[1])),
             tuple(zip(self.span_start, self.span_end, strict=True)),
-            memory_wait,
             data_wait,
         )
 
