@@ -1,9 +1,12 @@
-"""Writing a file whole or not at all."""
+"""Files written whole or not at all, and JSON read whether gzipped or not."""
 
 from __future__ import annotations
 
+import gzip
+import json
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from hyperoffload_core.errors import UserError
 
@@ -22,3 +25,11 @@ def write_whole(path: Path, data: bytes) -> None:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
         raise FileNotWrittenError(f"{path} cannot be written ({error.strerror or error})") from error
+
+
+def read_json(path: Path) -> Any:
+    """The document of a JSON file, gzipped or not. Raises `OSError`, `EOFError` or `ValueError`."""
+    data = path.read_bytes()
+    if data[:2] == b"\x1f\x8b":
+        data = gzip.decompress(data)
+    return json.loads(data)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperoffload_core.errors import UserError
-from hyperoffload_core.files import write_whole
+from hyperoffload_core.files import read_json, write_whole
 from hyperoffload_core.ir import Graph, GraphError, Op, Storage, check_graph
 
 FORMAT = "hyperoffload.graph"
@@ -66,10 +66,7 @@ def write_graph(content: GraphFile, path: Path) -> None:
 def read_graph(path: Path) -> GraphFile:
     """Read what `write_graph` wrote, checked. Raises `GraphFileError`."""
     try:
-        data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        document = json.loads(data)
+        document = read_json(path)
     except (OSError, ValueError, EOFError) as error:
         raise GraphFileError(f"{path}: not a graph file ({error})") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hyperoffload_core.errors import UserError
-from hyperoffload_core.files import write_whole
+from hyperoffload_core.files import read_json, write_whole
 from hyperoffload_core.hardware import Hardware, Link
 from hyperoffload_core.ir import Graph, Op, Storage
 
@@ -310,10 +310,7 @@ def write_schedule(schedule: Schedule, path: Path) -> None:
 def read_schedule(path: Path) -> Schedule:
     """Read what `write_schedule` wrote. Raises `ScheduleFileError` with the file's name."""
     try:
-        data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        document = json.loads(data)
+        document = read_json(path)
     except (OSError, ValueError, EOFError) as error:
         raise ScheduleFileError(f"{path}: not a schedule file ({error})") from error
     if not isinstance(document, dict):
