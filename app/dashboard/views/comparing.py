@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from app.dashboard import theme
-from app.dashboard.views.lane_traces import DATA_KEYS, LANE_TITLES, lane_traces, packed, plain
+from app.dashboard.views.lane_traces import LANE_TITLES, data_of, lane_traces, packed, plain
 from app.dashboard.views.lanes import MS
 from app.dashboard.views.step import StepView
 from app.dashboard.views.timeline import MEMORY_BINS, unit_of
@@ -52,10 +52,7 @@ def figure(compared: Compared, window: tuple[int, int]) -> dict[str, Any]:
 
 def data_changes(compared: Compared, window: tuple[int, int]) -> Iterator[tuple[int, str, Any]]:
     """(trace, key, value) of everything that depends on the window."""
-    for number, trace in enumerate(traces(compared, window)):
-        for key in DATA_KEYS:
-            if key in trace:
-                yield number, key, trace[key]
+    return data_of(traces(compared, window))
 
 
 def traces(compared: Compared, window: tuple[int, int]) -> Iterator[dict[str, Any]]:

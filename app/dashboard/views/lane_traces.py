@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -129,3 +129,11 @@ def plain(text: str) -> str:
 def faded(colour: str, alpha: float) -> str:
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{alpha})"
+
+
+def data_of(traces: Iterable[dict[str, Any]]) -> Iterator[tuple[int, str, Any]]:
+    """(trace, key, value) of everything in the traces that a zoom replaces."""
+    for number, trace in enumerate(traces):
+        for key in DATA_KEYS:
+            if key in trace:
+                yield number, key, trace[key]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from app.dashboard import theme
-from app.dashboard.views.lane_traces import DATA_KEYS, LANE_TITLES, faded, lane_traces, packed
+from app.dashboard.views.lane_traces import LANE_TITLES, data_of, faded, lane_traces, packed
 from app.dashboard.views.lanes import MS
 from app.dashboard.views.phases import phase_notes, phase_shapes
 from app.dashboard.views.step import StepView
@@ -91,10 +91,7 @@ def figure(timeline: Timeline, window: tuple[int, int], cursor_ns: int | None = 
 
 def data_changes(timeline: Timeline, window: tuple[int, int]) -> Iterator[tuple[int, str, Any]]:
     """(trace, key, value) of everything that depends on the window."""
-    for number, trace in enumerate(traces(timeline, window)):
-        for key in DATA_KEYS:
-            if key in trace:
-                yield number, key, trace[key]
+    return data_of(traces(timeline, window))
 
 
 def traces(timeline: Timeline, window: tuple[int, int]) -> Iterator[dict[str, Any]]:
