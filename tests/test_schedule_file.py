@@ -108,7 +108,11 @@ def test_a_wrong_document_is_told_by_file_and_field(tmp_path: Path, change, mess
     assert message in str(caught.value) and str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("data", [b"", b"not json", b"[1]", gzip.compress(b"{}")[:-9], gzip.compress(b"[]")])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"not json", b"[1]", gzip.compress(b"{}")[:-9], gzip.compress(b"[]")],
+    ids=["empty", "not JSON", "a list", "a cut archive", "a list in an archive"],
+)
 def test_a_file_that_is_no_schedule_is_told_by_name(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "wrong.json.gz"
     path.write_bytes(data)
