@@ -49,8 +49,9 @@ def compile_schedule(
 ) -> Schedule:
     """A schedule that the verifier has accepted.
 
-    Raises `PolicyError` (a rule that matches nothing), `StrategyError`, `InfeasibleError`, `strategies.Cancelled`. The
-    strategy `none` returns its schedule even when it is over the limit, with a note that says by how much.
+    Raises `PolicyError` (a rule that matches nothing), `StrategyError`, `InfeasibleError`, `strategies.Cancelled`. A
+    strategy that does not promise to keep the limit returns its schedule even when it is over it, with a note that says
+    by how much.
     """
     strategy = find_strategy(policy.strategy)
     options = resolve_options(strategy, policy.options)
@@ -58,7 +59,7 @@ def compile_schedule(
     limit_bytes = policy.limit_bytes(live_peak_bytes(graph), hardware.device_bytes)
     kept = [s for s, action in enumerate(actions) if action == "keep"]
     smallest = smallest_feasible_limit(graph, kept)
-    if strategy.name != "none" and limit_bytes < smallest.bytes:
+    if strategy.keeps_limit and limit_bytes < smallest.bytes:
         raise InfeasibleError(_infeasible(graph, limit_bytes, smallest), smallest)
     request = Request(
         graph=graph,
@@ -82,7 +83,7 @@ def compile_schedule(
         ) from error
     document = policy_to_document(policy.model_copy(update={"options": options}))
     schedule = schedule_of_plan(graph, durations, hardware, plan, document, strategy.name, limit_bytes)
-    over = schedule.metrics.reserved_bytes - limit_bytes if strategy.name == "none" else 0
+    over = 0 if strategy.keeps_limit else schedule.metrics.reserved_bytes - limit_bytes
     if over > 0:
         note = f"over the memory limit of {format_bytes(limit_bytes)} by {format_bytes(over)}"
         schedule = replace(schedule, notes=(*schedule.notes, note))

@@ -46,6 +46,8 @@ def bind_events(plan: Plan, occupants: Sequence[Occupant]) -> Edges:
     for stay in plan.stays:
         if stay.fetch is not None:
             data_waits[stay.begin].append(stay.fetch)
+    for position, transfer in plan.waits:
+        data_waits[position].append(transfer)
 
     for occupant, before in _successions(occupants):
         stay = occupant.stay

@@ -44,7 +44,9 @@ class Plan:
     ``offsets[stay]`` are addresses if the strategy assigns them itself (a run-time allocator), else None and the
     address pass does; ``workspace_offsets`` are then (position, offset) of the ops that have a workspace.
     ``spans_ns[stay]`` and ``op_spans_ns[position]`` are the predicted (start, end) of each stay and op, which the
-    address pass packs; with given offsets they only order the stays in time.
+    address pass packs; with given offsets they only order the stays in time. ``waits`` are (position, transfer): the
+    op waits for the transfer although neither data nor addresses ask for it, as run-time systems do that hold compute
+    until a copy has ended.
     """
 
     order: tuple[int, ...]
@@ -56,4 +58,5 @@ class Plan:
     op_spans_ns: tuple[tuple[int, int], ...]
     offsets: tuple[int, ...] | None = None
     workspace_offsets: tuple[tuple[int, int], ...] = ()
+    waits: tuple[tuple[int, int], ...] = ()
     notes: tuple[str, ...] = ()

@@ -66,7 +66,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Strategy:
-    """``plan`` turns a request into a plan; ``source`` says where the algorithm is from."""
+    """``plan`` turns a request into a plan; ``source`` says where the algorithm is from.
+
+    With ``keeps_limit`` the plan meets the memory limit or `NoPlacementError` is raised. Without it the strategy may
+    return a plan that is over the limit, as the system it stands for would run out of memory; the schedule then says
+    by how much.
+    """
 
     name: str
     title: str
@@ -74,3 +79,4 @@ class Strategy:
     source: str
     plan: Callable[[Request], Plan]
     options: tuple[Option, ...] = ()
+    keeps_limit: bool = False

@@ -266,6 +266,7 @@ STRATEGY = Strategy(
     help="Plans the whole step ahead: what leaves, when it returns, and in which order the ops run.",
     source="After arXiv 2602.00748; the method is our own, described in the module.",
     plan=plan,
+    keeps_limit=True,
     options=(
         Option("effort", "normal", "how long to search for a better schedule", choices=tuple(_SECONDS)),
         Option("reorder", True, "whether the execution order of ops may be refined"),

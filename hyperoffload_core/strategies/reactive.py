@@ -34,4 +34,5 @@ STRATEGY = Strategy(
     help="Least recently used storages leave when memory runs short; copies are made when an op needs them.",
     source="The behaviour of CUDA unified memory and of the warm-up executor of hyper-parallel (LRU as victim order).",
     plan=plan,
+    keeps_limit=True,
 )
