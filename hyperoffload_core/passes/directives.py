@@ -27,9 +27,9 @@ class Leave:
 
     ``gap`` is an index as in `analysis.lifetimes.Gap`, or `WRAP` (home in the pool: away before the first and behind
     the last access). ``store_after``: the op behind which the copy-out is issued, at the earliest behind the last
-    write and at the latest ahead of the next use; without effect where the remote copy is still valid. ``wait_before``: the op that waits for the copy-out's
-    end, None if no op is made to. ``fetch_after``: the op behind which the copy-in is issued, at the latest just ahead
-    of the op that needs it.
+    write and at the latest ahead of the next use; without effect where the remote copy is still valid.
+    ``wait_before``: the op that waits for the copy-out's end, None if no op is made to. ``fetch_after``: the op
+    behind which the copy-in is issued, at the latest just ahead of the op that needs it.
     """
 
     storage: int
