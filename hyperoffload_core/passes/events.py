@@ -48,6 +48,8 @@ def bind_events(plan: Plan, occupants: Sequence[Occupant]) -> Edges:
             data_waits[stay.begin].append(stay.fetch)
     for position, transfer in plan.waits:
         data_waits[position].append(transfer)
+    for transfer, earlier in plan.follows:
+        after_transfers[transfer].add(earlier)
 
     for occupant, before in _successions(occupants):
         stay = occupant.stay

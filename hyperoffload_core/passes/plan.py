@@ -46,7 +46,8 @@ class Plan:
     ``spans_ns[stay]`` and ``op_spans_ns[position]`` are the predicted (start, end) of each stay and op, which the
     address pass packs; with given offsets they only order the stays in time. ``waits`` are (position, transfer): the
     op waits for the transfer although neither data nor addresses ask for it, as run-time systems do that hold compute
-    until a copy has ended.
+    until a copy has ended. ``follows`` are (transfer, earlier transfer): the one starts after the other although they
+    run on different links, as on systems with one copy stream for both directions.
     """
 
     order: tuple[int, ...]
@@ -59,4 +60,5 @@ class Plan:
     offsets: tuple[int, ...] | None = None
     workspace_offsets: tuple[tuple[int, int], ...] = ()
     waits: tuple[tuple[int, int], ...] = ()
+    follows: tuple[tuple[int, int], ...] = ()
     notes: tuple[str, ...] = ()
