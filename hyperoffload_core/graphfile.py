@@ -14,6 +14,7 @@ from hyperoffload_core.ir import Graph, GraphError, Op, Storage, check_graph
 
 FORMAT = "hyperoffload.graph"
 VERSION = 1
+_RARE = ("stateful", "recompute_of")
 
 
 class GraphFileError(UserError):
@@ -33,8 +34,8 @@ def graph_document(graph: Graph) -> dict[str, Any]:
     return {
         "name": graph.name,
         "notes": list(graph.notes),
-        "ops": [{f.name: getattr(o, f.name) for f in fields(Op)} for o in graph.ops],
-        "storages": [{f.name: getattr(s, f.name) for f in fields(Storage)} for s in graph.storages],
+        "ops": [_row(o) for o in graph.ops],
+        "storages": [_row(s) for s in graph.storages],
     }
 
 
@@ -83,6 +84,12 @@ def read_graph(path: Path) -> GraphFile:
     if graph.hash != document.get("hash"):
         raise GraphFileError(f"{path}: the graph does not have the hash the file states, so the file was changed")
     return GraphFile(graph, dict(document.get("source", {})))
+
+
+def _row(item: Op | Storage) -> dict[str, Any]:
+    """Every field of an op or a storage, but what few have only where it is."""
+    row = {f.name: getattr(item, f.name) for f in fields(item)}
+    return {name: value for name, value in row.items() if name not in _RARE or value not in (None, False)}
 
 
 def _tuples(row: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -44,6 +44,7 @@ class Storage:
 
     ``persistent`` storages hold a value from step to step (weights, optimizer states, constants, KV caches);
     the others come into being in the step, or are handed in (class ``input``), and end with it.
+    ``recompute_of`` is the storage whose value this one holds a second time, written by a recomputed op.
     """
 
     id: int
@@ -53,6 +54,7 @@ class Storage:
     persistent: bool = False
     shape: tuple[int, ...] = ()
     dtype: str = ""
+    recompute_of: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class Op:
     ``reads`` and ``writes`` are storage ids without repetition; an in-place op has its storage in both.
     ``after`` holds every direct dependency (op ids): data, control, write-after-read and write-after-write.
     ``flops`` counts floating-point operations, 0 where unknown; ``workspace_bytes`` is live while the op runs.
+    ``stateful``: running it again gives something else (random numbers, input and output, other hidden state).
+    ``recompute_of`` is the op that this one runs a second time, from the same values into storages of its own.
     """
 
     id: int
@@ -74,6 +78,8 @@ class Op:
     after: tuple[int, ...]
     workspace_bytes: int = 0
     flops: int = 0
+    stateful: bool = False
+    recompute_of: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +103,22 @@ class Graph:
 
     @cached_property
     def hash(self) -> str:
-        """Content hash (sha256, hex) of what a schedule depends on; names of graphs and notes do not count."""
+        """Content hash (sha256, hex) of what a schedule depends on; names of graphs and notes do not count.
+
+        What few graphs have (stateful ops, recomputed ops and storages) counts only where it is.
+        """
         content = [
-            [[o.name, o.primitive, o.scope, o.phase, o.reads, o.writes, o.after, o.workspace_bytes] for o in self.ops],
-            [[s.name, s.bytes, s.tensor_class, s.persistent, s.shape, s.dtype] for s in self.storages],
+            [
+                [o.name, o.primitive, o.scope, o.phase, o.reads, o.writes, o.after, o.workspace_bytes]
+                + (["stateful"] if o.stateful else [])
+                + ([o.recompute_of] if o.recompute_of is not None else [])
+                for o in self.ops
+            ],
+            [
+                [s.name, s.bytes, s.tensor_class, s.persistent, s.shape, s.dtype]
+                + ([s.recompute_of] if s.recompute_of is not None else [])
+                for s in self.storages
+            ],
         ]
         return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
 
@@ -113,6 +131,35 @@ class Graph:
             for storage in sorted(reads | writes):
                 result[storage].append(Access(op.id, storage, storage in reads, storage in writes))
         return tuple(tuple(a) for a in result)
+
+    @cached_property
+    def origins(self) -> tuple[int, ...]:
+        """For each op the id, in the graph without recomputed ops (`original`), of the op whose work it does.
+
+        Raises `GraphError` where ``recompute_of`` names no original op.
+        """
+        return _places_of_originals([op.recompute_of for op in self.ops], "op")
+
+    @cached_property
+    def original(self) -> Graph:
+        """The graph without recomputed ops and storages: itself where it has none, else equal to what they were added
+        to (`passes.recomputation`)."""
+        if all(op.recompute_of is None for op in self.ops):
+            return self
+        held, origins = _places_of_originals([s.recompute_of for s in self.storages], "storage"), self.origins
+        ops = tuple(
+            replace(
+                op,
+                id=origins[op.id],
+                reads=tuple(held[s] for s in op.reads),
+                writes=tuple(held[s] for s in op.writes),
+                after=tuple(origins[a] for a in op.after if self.ops[a].recompute_of is None),
+            )
+            for op in self.ops
+            if op.recompute_of is None
+        )
+        storages = tuple(replace(s, id=held[s.id]) for s in self.storages if s.recompute_of is None)
+        return Graph(self.name, ops, storages, self.notes)
 
     @property
     def persistent_bytes(self) -> int:
@@ -127,6 +174,18 @@ class Graph:
         """Whether the storage must still have its value when the step ends: persistent, or a graph output."""
         s = self.storages[storage]
         return s.persistent or s.tensor_class == "output"
+
+
+def _places_of_originals(recompute_of: Sequence[int | None], what: str) -> tuple[int, ...]:
+    """The place, among those that recompute nothing, of each entry or of the one it recomputes."""
+    place: dict[int, int] = {}
+    for number, of in enumerate(recompute_of):
+        if of is None:
+            place[number] = len(place)
+    for number, of in enumerate(recompute_of):
+        if of is not None and of not in place:
+            raise GraphError(f"{what} {number} recomputes {what} {of}, which is no original {what} of the graph")
+    return tuple(place[number if of is None else of] for number, of in enumerate(recompute_of))
 
 
 def storages_of(op: Op) -> Iterator[int]:
@@ -173,11 +232,18 @@ def check_graph(graph: Graph) -> None:
             raise GraphError(f"storage {storage.name!r} has id {storage.id} at position {position}")
         if storage.bytes <= 0:
             raise GraphError(f"storage {storage.name!r} has {storage.bytes} bytes; a storage holds at least one byte")
+        of = storage.recompute_of
+        if of is not None and not (0 <= of < len(graph.storages) and graph.storages[of].recompute_of is None):
+            raise GraphError(f"storage {storage.name!r} recomputes storage {of}, which is none of the original ones")
     needed = dependencies([(o.reads, o.writes) for o in graph.ops])
     written: set[int] = set()
     for position, op in enumerate(graph.ops):
         if op.id != position:
             raise GraphError(f"op {op.name!r} has id {op.id} at position {position}")
+        if op.recompute_of is not None and not (
+            0 <= op.recompute_of < op.id and graph.ops[op.recompute_of].recompute_of is None
+        ):
+            raise GraphError(f"op {op.name!r} runs op {op.recompute_of} again, which is no original op before it")
         for storage_id in (*op.reads, *op.writes):
             if not 0 <= storage_id < len(graph.storages):
                 raise GraphError(f"op {op.name!r} accesses storage {storage_id}, which the graph does not have")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hyperoffload_core.ir import Graph
 from hyperoffload_core.schedule import Home, TransferKind
 
 
@@ -47,7 +48,8 @@ class Plan:
     address pass packs; with given offsets they only order the stays in time. ``waits`` are (position, transfer): the
     op waits for the transfer although neither data nor addresses ask for it, as run-time systems do that hold compute
     until a copy has ended. ``follows`` are (transfer, earlier transfer): the one starts after the other although they
-    run on different links, as on systems with one copy stream for both directions.
+    run on different links, as on systems with one copy stream for both directions. ``graph`` is the graph the plan is
+    of where recomputed ops were added to the one asked for (`passes.recomputation`), else None.
     """
 
     order: tuple[int, ...]
@@ -62,3 +64,4 @@ class Plan:
     waits: tuple[tuple[int, int], ...] = ()
     follows: tuple[tuple[int, int], ...] = ()
     notes: tuple[str, ...] = ()
+    graph: Graph | None = None
