@@ -44,7 +44,11 @@ class OpTime:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One cache operator on a link: a Prefetch (pool to device) or a Store (device to pool)."""
+    """One cache operator on a link: a Prefetch (pool to device) or a Store (device to pool).
+
+    A ``partial`` one moves ``bytes`` from ``offset_bytes`` of the storage on; all parts of a move (`Schedule.moves`)
+    together move it once.
+    """
 
     id: int
     kind: TransferKind
@@ -112,6 +116,21 @@ class Schedule:
         """Content hash (sha256, hex) of the whole document."""
         return hashlib.sha256(json.dumps(to_document(self), sort_keys=True).encode()).hexdigest()
 
+    @cached_property
+    def moves(self) -> tuple[tuple[Transfer, ...], ...]:
+        """Transfers by the move they belong to, moves and parts in order of start: one whole transfer, or the parts
+        that together bring or store a storage once. A move that lacks parts ends with those there are."""
+        found: list[list[Transfer]] = []
+        open_move: dict[tuple[int, TransferKind], tuple[list[Transfer], int]] = {}
+        for t in sorted(self.transfers, key=lambda t: t.start_ns):
+            parts, left = open_move.get((t.storage, t.kind), ([], 0))
+            if left <= 0 or not t.partial:
+                parts, left = [], self.graph.storages[t.storage].bytes
+                found.append(parts)
+            parts.append(t)
+            open_move[t.storage, t.kind] = (parts, left - t.bytes)
+        return tuple(tuple(parts) for parts in found)
+
     def link_transfers(self) -> tuple[tuple[Transfer, ...], ...]:
         """Transfers per link in the order they run: (out, in), or one sequence for a half-duplex link."""
         in_order = sorted(self.transfers, key=lambda t: t.start_ns)
@@ -145,6 +164,8 @@ def to_document(schedule: Schedule) -> dict[str, Any]:
                     "writes": list(o.writes),
                     "after": list(o.after),
                     "flops": o.flops,
+                    **({"stateful": True} if o.stateful else {}),
+                    **({"recompute_of": o.recompute_of} if o.recompute_of is not None else {}),
                 }
                 for o in graph.ops
             ],
@@ -158,6 +179,7 @@ def to_document(schedule: Schedule) -> dict[str, Any]:
                     "home": schedule.homes[s.id],
                     "shape": list(s.shape),
                     "dtype": s.dtype,
+                    **({"recompute_of": s.recompute_of} if s.recompute_of is not None else {}),
                 }
                 for s in graph.storages
             ],
@@ -229,8 +251,10 @@ def _from_document(document: dict[str, Any]) -> Schedule:
             reads=_integers(o["reads"]),
             writes=_integers(o["writes"]),
             after=_integers(o["after"]),
-            workspace_bytes=o["workspace_bytes"],
+            workspace_bytes=_integer(o["workspace_bytes"]),
             flops=o.get("flops", 0),
+            stateful=_boolean(o.get("stateful", False)),
+            recompute_of=_recompute_of(o),
         )
         for o in graph["ops"]
     )
@@ -238,11 +262,12 @@ def _from_document(document: dict[str, Any]) -> Schedule:
         Storage(
             id=s["id"],
             name=s["name"],
-            bytes=s["bytes"],
+            bytes=_integer(s["bytes"]),
             tensor_class=s["class"],
             persistent=s["persistent"],
             shape=tuple(s.get("shape", ())),
             dtype=s.get("dtype", ""),
+            recompute_of=_recompute_of(s),
         )
         for s in graph["storages"]
     )
@@ -253,28 +278,28 @@ def _from_document(document: dict[str, Any]) -> Schedule:
         hardware=Hardware(
             name=document["hardware"]["name"],
             title=document["hardware"].get("title", document["hardware"]["name"]),
-            device_bytes=document["hardware"]["device_bytes"],
-            link_out=Link(links["out"]["bytes_per_s"], links["out"]["latency_ns"]),
-            link_in=Link(links["in"]["bytes_per_s"], links["in"]["latency_ns"]),
+            device_bytes=_integer(document["hardware"]["device_bytes"]),
+            link_out=_link(links["out"]),
+            link_in=_link(links["in"]),
             duplex=links["duplex"],
         ),
         policy=document["policy"],
         strategy=document["strategy"],
-        memory_limit_bytes=_integers([document["memory_limit_bytes"]])[0],
+        memory_limit_bytes=_integer(document["memory_limit_bytes"]),
         order=_integers(document["order"]),
         op_times=tuple(_op_time(t) for t in document["op_times"]),
         transfers=tuple(
             Transfer(
-                id=t["id"],
+                id=_integer(t["id"]),
                 kind=t["kind"],
-                storage=t["storage"],
-                bytes=t["bytes"],
-                start_ns=t["start_ns"],
-                end_ns=t["end_ns"],
+                storage=_integer(t["storage"]),
+                bytes=_integer(t["bytes"]),
+                start_ns=_integer(t["start_ns"]),
+                end_ns=_integer(t["end_ns"]),
                 after_ops=_integers(t["after_ops"]),
                 after_transfers=_integers(t["after_transfers"]),
-                partial=t.get("partial", False),
-                offset_bytes=t.get("offset_bytes", 0),
+                partial=_boolean(t.get("partial", False)),
+                offset_bytes=_integer(t.get("offset_bytes", 0)),
             )
             for t in document["transfers"]
         ),
@@ -283,14 +308,37 @@ def _from_document(document: dict[str, Any]) -> Schedule:
             for r in document["residencies"]
         ),
         homes=tuple(s["home"] for s in graph["storages"]),
-        metrics=Metrics(**{name: document["metrics"][name] for name in Metrics.__slots__}),
+        metrics=Metrics(**{name: _integer(document["metrics"][name]) for name in Metrics.__slots__}),
         notes=tuple(document.get("notes", ())),
     )
+
+
+def _recompute_of(row: dict[str, Any]) -> int | None:
+    return _integer(row["recompute_of"]) if "recompute_of" in row else None
 
 
 def _op_time(row: dict[str, Any]) -> OpTime:
     op, start_ns, end_ns = _integers([row["op"], row["start_ns"], row["end_ns"]])
     return OpTime(op, start_ns, end_ns, _integers(row["waits"]))
+
+
+def _link(row: dict[str, Any]) -> Link:
+    rate = _integer(row["bytes_per_s"])
+    if rate <= 0:
+        raise TypeError(f"a link of {rate} bytes per second moves nothing")
+    return Link(rate, _integer(row["latency_ns"]))
+
+
+def _integer(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{str(value)[:40]!r} is no integer")
+    return value
+
+
+def _boolean(value: Any) -> bool:
+    if type(value) is not bool:
+        raise TypeError(f"{str(value)[:40]!r} is neither true nor false")
+    return value
 
 
 def _integers(values: Any) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from hyperoffload_core.metrics import live_curve
 from hyperoffload_core.recording import Profile
-from profiles.lanes import Lane, Lanes, lanes
+from profiles.lanes import Lane, Lanes, lanes, part_words
 from profiles.series import memory_curve
 
 DEVICE = 1
@@ -98,12 +98,14 @@ def _ops(profile: Profile, lane: Lane, begin: int) -> Iterator[Event]:
 
 def _transfers(profile: Profile, lane: Lane, thread: int, begin: int) -> Iterator[Event]:
     schedule = profile.schedule
-    moves = {t.id: t for t in schedule.transfers}
+    moves, parts = {t.id: t for t in schedule.transfers}, part_words(schedule)
     for transfer, start, end in _rows(lane):
         move, storage = moves[transfer], schedule.graph.storages[moves[transfer].storage]
         name = f"{'Store' if thread == COPY_OUT else 'Prefetch'} {storage.name}"
         rate = move.bytes / (end - start) if end > start else 0.0
         args = {"storage": storage.name, "class": storage.tensor_class, "bytes": move.bytes, "GB/s": round(rate, 3)}
+        if transfer in parts:
+            args |= {"part": parts[transfer], "offset_bytes": move.offset_bytes, "storage_bytes": storage.bytes}
         yield _slice(name, "transfer", thread, begin + start, begin + end, args)
 
 

@@ -6,6 +6,7 @@ op durations, which are medians over all its steps.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -80,7 +81,10 @@ class OpDifference:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a profile has a storage: ``home`` device or pool, and how often it leaves and comes back in a step."""
+    """Where a profile has a storage: ``home`` device or pool, and how often it leaves and comes back in a step.
+
+    A storage that moves in parts leaves once when all its parts have.
+    """
 
     home: str
     stores: int
@@ -107,9 +111,10 @@ class StorageDifference:
 
 @dataclass(frozen=True)
 class TransferSum:
-    """All transfers of one storage in one direction in the median step."""
+    """All moves of one storage in one direction in the median step; ``parts`` counts the transfers they are made of."""
 
     count: int
+    parts: int
     bytes: int
     duration_ns: int
     exposed_ns: int
@@ -266,25 +271,24 @@ def _storages(profiles: Sequence[LabelledProfile]) -> tuple[StorageDifference, .
 
 
 def _placements(profile: Profile) -> dict[str, Placement]:
-    moves, schedule = profile.transfers, profile.schedule
-    count = len(schedule.graph.storages)
-    rows = moves.step == profile.median_step
-    out, back = (
-        np.bincount(moves.storage[rows & (moves.direction == direction)], minlength=count).tolist()
-        for direction in (0, 1)
-    )
-    return {s.name: Placement(schedule.homes[s.id], out[s.id], back[s.id]) for s in schedule.graph.storages}
+    moved, schedule = profile.transfers, profile.schedule
+    ran = set(moved.transfer[moved.step == profile.median_step].tolist())
+    count = Counter((move[0].storage, move[0].kind) for move in schedule.moves if move[0].id in ran)
+    return {
+        s.name: Placement(schedule.homes[s.id], count[s.id, "store"], count[s.id, "prefetch"])
+        for s in schedule.graph.storages
+    }
 
 
 def _transfers(profiles: Sequence[LabelledProfile]) -> tuple[TransferDifference, ...]:
-    """Storages and directions that differ in number, bytes or blocking time of transfers; most bytes first."""
+    """Storages and directions that differ in number, parts, bytes or blocking time of moves; most bytes first."""
     sums = [_transfer_sums(item.profile) for item in profiles]
     classes = {s.name: s.tensor_class for item in profiles for s in item.profile.schedule.graph.storages}
-    nothing = TransferSum(0, 0, 0, 0, 0)
+    nothing = TransferSum(0, 0, 0, 0, 0, 0)
     rows = []
     for key in dict.fromkeys(key for each in sums for key in each):
         moves = tuple(each.get(key, nothing) for each in sums)
-        if len({(m.count, m.bytes, m.blocking_ns) for m in moves}) > 1:
+        if len({(m.count, m.parts, m.bytes, m.blocking_ns) for m in moves}) > 1:
             rows.append(TransferDifference(key[0], classes[key[0]], key[1], moves))
     return tuple(sorted(rows, key=lambda r: (-max(m.bytes for m in r.moves), r.storage, r.direction)))
 
@@ -293,14 +297,15 @@ def _transfer_sums(profile: Profile) -> dict[tuple[str, str], TransferSum]:
     schedule = profile.schedule
     verdicts = {v.transfer: v for v in transfer_verdicts(profile, profile.median_step)}
     result: dict[tuple[str, str], TransferSum] = {}
-    for t in schedule.transfers:
-        key = (schedule.graph.storages[t.storage].name, "out" if t.kind == "store" else "in")
-        verdict, so_far = verdicts[t.id], result.get(key, TransferSum(0, 0, 0, 0, 0))
+    for move in schedule.moves:
+        key = (schedule.graph.storages[move[0].storage].name, "out" if move[0].kind == "store" else "in")
+        so_far, parts = result.get(key, TransferSum(0, 0, 0, 0, 0, 0)), [verdicts[t.id] for t in move]
         result[key] = TransferSum(
             so_far.count + 1,
-            so_far.bytes + t.bytes,
-            so_far.duration_ns + verdict.hidden_ns + verdict.exposed_ns,
-            so_far.exposed_ns + verdict.exposed_ns,
-            so_far.blocking_ns + verdict.blocking_ns,
+            so_far.parts + len(move),
+            so_far.bytes + sum(t.bytes for t in move),
+            so_far.duration_ns + sum(v.hidden_ns + v.exposed_ns for v in parts),
+            so_far.exposed_ns + sum(v.exposed_ns for v in parts),
+            so_far.blocking_ns + sum(v.blocking_ns for v in parts),
         )
     return result

@@ -17,7 +17,7 @@ from hyperoffload_core.sizes import format_bytes, format_ns
 from profiles.alive import layer_of
 from profiles.colours import BLOCKING, COPY_IN, COPY_OUT, PHASE_COLOURS, RUN_COLOURS
 from profiles.compare import LabelledProfile
-from profiles.lanes import Lane, lanes
+from profiles.lanes import Lane, lanes, part_words
 from profiles.series import downsample, memory_curve
 
 DASHES = {"measured": "solid", "predicted": "dash"}
@@ -126,6 +126,7 @@ def gantt_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
     for item in profiles:
         profile, step = item.profile, item.profile.median_step
         graph, moves = profile.schedule.graph, {t.id: t for t in profile.schedule.transfers}
+        parts = part_words(profile.schedule)
         drawn = lanes(profile, step)
         titles.append(_block_title(_name(item), top))
         compute_y, out_y, in_y = top - 1.2, top - 2.0, top - 2.8
@@ -142,9 +143,9 @@ def gantt_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
         def op_text(op: int, ops: Any = graph.ops) -> str:
             return f"{ops[op].primitive} · {layer_of(ops[op].scope)} · {ops[op].phase}"
 
-        def move_text(transfer: int, moves: Any = moves, storages: Any = graph.storages) -> str:
-            move = moves[transfer]
-            return f"{move.kind.title()} {storages[move.storage].name} · {format_bytes(move.bytes)}"
+        def move_text(transfer: int, moves: Any = moves, storages: Any = graph.storages, parts: Any = parts) -> str:
+            move, part = moves[transfer], f" ({parts[transfer]})" if transfer in parts else ""
+            return f"{move.kind.title()} {storages[move.storage].name} · {format_bytes(move.bytes)}{part}"
 
         def wait_text(transfer: int, text: Any = move_text) -> str:
             return f"waits for {text(transfer)}"

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hyperoffload_core.recording import Profile
+from hyperoffload_core.schedule import Schedule
 
 Column = NDArray[np.int64]
 
@@ -29,6 +30,16 @@ class Lanes:
     copy_out: Lane
     copy_in: Lane
     waiting: Lane
+
+
+def part_words(schedule: Schedule) -> dict[int, str]:
+    """``part 2 of 3`` for each transfer that moves a part of its storage, by transfer id."""
+    return {
+        part.id: f"part {number} of {len(move)}"
+        for move in schedule.moves
+        if move[0].partial
+        for number, part in enumerate(move, 1)
+    }
 
 
 def lanes(profile: Profile, step: int = 0) -> Lanes:

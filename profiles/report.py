@@ -173,6 +173,8 @@ def _transfers(comparison: Comparison) -> str:
         for move in transfer.moves:
             blocking = f'<small class="difference worse">blocks {format_ns(move.blocking_ns)}</small>'
             text = f"{move.count} &times; {format_bytes(move.bytes // move.count)}" if move.count else "&ndash;"
+            if move.parts > move.count:
+                text += f"<small>in {move.parts} parts</small>"
             cells += f"<td>{text}{blocking if move.blocking_ns else ''}</td>"
         name = f"<td class='text name'>{escape(transfer.storage)}</td>"
         rows.append(f"<tr>{name}<td class=text>{transfer.direction}</td>{cells}</tr>")

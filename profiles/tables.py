@@ -67,6 +67,7 @@ def _csv_rows(c: Comparison) -> Iterator[tuple[str, str, str, int, str, str, _Ce
         for side, move in enumerate(transfer.moves):
             for quantity, unit in (
                 ("count", ""),
+                ("parts", ""),
                 ("bytes", "bytes"),
                 ("duration_ns", "ns"),
                 ("exposed_ns", "ns"),

@@ -93,7 +93,7 @@ def test_wrong_input_is_one_sentence_and_code_2(
         ({"transfers": []}, "breaks the rule 'structure'"),
         ({"residencies": []}, "breaks the rule 'residency'"),
         ({"order": "0"}, "'0' is no list of integers"),
-        ({"memory_limit_bytes": "1GiB"}, "is no list of integers"),
+        ({"memory_limit_bytes": "1GiB"}, "'1GiB' is no integer"),
     ],
 )
 def test_a_schedule_file_that_someone_changed_is_not_simulated(

@@ -89,6 +89,7 @@ def transfers_grid(comparison: Comparison) -> Any:
     for i, side in enumerate(comparison.sides):
         group = [
             {"field": f"count{i}", "headerName": "Count", "width": 72, "type": "rightAligned"},
+            {"field": f"parts{i}", "headerName": "Parts", "width": 72, "type": "rightAligned"},
             parts.size_column(f"bytes{i}", "Bytes", width=96),
             parts.time_column(f"blocking{i}", "Blocking", width=96),
         ]
@@ -99,6 +100,7 @@ def transfers_grid(comparison: Comparison) -> Any:
             "class": class_title(t.tensor_class),
             "direction": t.direction,
             **{f"count{i}": m.count for i, m in enumerate(t.moves)},
+            **{f"parts{i}": m.parts for i, m in enumerate(t.moves)},
             **{f"bytes{i}": m.bytes for i, m in enumerate(t.moves)},
             **{f"blocking{i}": m.blocking_ns for i, m in enumerate(t.moves)},
         }

@@ -163,6 +163,7 @@ def transfers_panel(view: StepView) -> Any:
         },
         {"field": "class", "headerName": "Class", "width": 124, "filter": "agTextColumnFilter"},
         {"field": "direction", "headerName": "Way", "width": 66, "filter": "agTextColumnFilter"},
+        *([{"field": "part", "headerName": "Part", "width": 96}] if view.parts else []),
         parts.size_column("bytes", "Size", width=92),
         parts.time_column("start_ns", "Start", width=92),
         parts.time_column("duration_ns", "Duration", width=92),

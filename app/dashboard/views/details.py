@@ -105,7 +105,7 @@ def _transfer(view: StepView, identity: int) -> Details:
     waiting = [t.op for t in schedule.op_times if identity in t.waits]
     facts: list[tuple[str, tuple[Words, ...]]] = [
         ("Storage", (_storage_link(view, move.storage),)),
-        ("Bytes", (format_bytes(move.bytes) + (" (a part of the storage)" if move.partial else ""),)),
+        ("Bytes", (format_bytes(move.bytes) + _part_of(view, move),)),
         ("Time", (_span_text(span, view.kind),)),
     ]
     if taken:
@@ -138,7 +138,7 @@ def _storage(view: StepView, identity: int) -> Details:
     graph = schedule.graph
     storage = graph.storages[identity]
     accesses = graph.accesses[identity]
-    moves = [t for t in schedule.transfers if t.storage == identity]
+    moves = [move for move in schedule.moves if move[0].storage == identity]
     life = view.profile.lifetimes
     rows = (life.step == view.step) & (life.storage == identity)
     stays = sorted(zip(life.start_ns[rows].tolist(), life.end_ns[rows].tolist(), strict=True))
@@ -156,14 +156,21 @@ def _storage(view: StepView, identity: int) -> Details:
         ("Last used by", (_op_link(view, accesses[-1].op),) if accesses else ("no op",)),
     ]
     if moves:
-        facts.append(("Transfers", _some([_transfer_link(view, t) for t in moves])))
+        facts.append(("Transfers", _some([_transfer_link(view, t) for move in moves for t in move])))
     span = (stays[0][0], stays[-1][1]) if stays else None
     return Details(
         "storage", identity, storage.name, f"storage {identity} of {len(graph.storages)}", tuple(facts), span
     )
 
 
-def why(view: StepView, identity: int, moves: list[Transfer], stays: list[tuple[int, int]]) -> str:
+def _part_of(view: StepView, part: Transfer) -> str:
+    if not part.partial:
+        return ""
+    whole = view.profile.schedule.graph.storages[part.storage].bytes
+    return f", {view.parts[part.id]}: from byte {part.offset_bytes:,} of {whole:,} on"
+
+
+def why(view: StepView, identity: int, moves: list[tuple[Transfer, ...]], stays: list[tuple[int, int]]) -> str:
     """Why the storage stays on the device, or leaves it, in one sentence."""
     schedule = view.profile.schedule
     storage = schedule.graph.storages[identity]
@@ -175,12 +182,9 @@ def why(view: StepView, identity: int, moves: list[Transfer], stays: list[tuple[
             return f"The plan keeps it: its longest time without use is {format_ns(gap)}."
         return "It lives from its first to its last use; the plan never moves it."
     size = format_bytes(storage.bytes)
-    fetched = [t for t in moves if t.kind == "prefetch"]
-    copy = max(
-        view.times["transfer"].get(t.id, (t.start_ns, t.end_ns))[1]
-        - view.times["transfer"].get(t.id, (t.start_ns, t.end_ns))[0]
-        for t in moves
-    )
+    fetched = [move for move in moves if move[0].kind == "prefetch"]
+    spans = [[view.times["transfer"].get(t.id, (t.start_ns, t.end_ns)) for t in move] for move in moves]
+    copy = max(sum(end - start for start, end in parts) for parts in spans)
     if schedule.homes[identity] == "pool" and fetched:
         return f"It lives in the pool and is brought in {_times(len(fetched))} a step."
     return (
@@ -241,4 +245,5 @@ def _storage_link(view: StepView, storage: int) -> Link:
 
 def _transfer_link(view: StepView, move: Transfer) -> Link:
     start, end = view.times["transfer"].get(move.id, (move.start_ns, move.end_ns))
-    return Link("transfer", move.id, f"{move.kind.title()} at {format_ns(start)} ({format_ns(end - start)})")
+    part = f", {view.parts[move.id]}" if move.id in view.parts else ""
+    return Link("transfer", move.id, f"{move.kind.title()} at {format_ns(start)} ({format_ns(end - start)}{part})")

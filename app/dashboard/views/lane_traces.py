@@ -97,15 +97,20 @@ def _words(view: StepView, key: str) -> tuple[Callable[[int, int], str], Callabl
 
     def transfer_hover(transfer: int, start: int, end: int) -> str:
         move, verdict = view.transfers[transfer], view.verdicts[transfer]
+        part = f" ({view.parts[transfer]})" if transfer in view.parts else ""
         return (
-            f"<b>{move.kind.title()} {plain(graph.storages[move.storage].name)}</b><br>{format_bytes(move.bytes)} in "
-            f"{format_ns(end - start)} · {view.kind}<br>exposed {format_ns(verdict.exposed_ns)}, "
-            f"blocking {format_ns(verdict.blocking_ns)}, slack {format_ns(verdict.slack_ns)}"
+            f"<b>{move.kind.title()} {plain(graph.storages[move.storage].name)}</b>{part}<br>"
+            f"{format_bytes(move.bytes)} in {format_ns(end - start)} · {view.kind}<br>"
+            f"exposed {format_ns(verdict.exposed_ns)}, blocking {format_ns(verdict.blocking_ns)}, "
+            f"slack {format_ns(verdict.slack_ns)}"
         )
 
     def transfer_text(transfer: int, letters: int) -> str:
+        name = graph.storages[view.transfers[transfer].storage].name
+        if transfer in view.parts and len(with_part := f"{name} · {view.parts[transfer]}") <= letters:
+            return plain(with_part)
         # Names of storages differ at their end.
-        return plain(fitted(graph.storages[view.transfers[transfer].storage].name, letters, end=True))
+        return plain(fitted(name, letters, end=True))
 
     return transfer_text, transfer_hover
 

@@ -10,7 +10,7 @@ import numpy as np
 from hyperoffload_core.metrics import Column, TransferVerdict, covered_ns, transfer_verdicts, union_ns
 from hyperoffload_core.recording import Profile, ProfileKind
 from hyperoffload_core.schedule import Transfer
-from profiles.lanes import Lane, Lanes, lanes
+from profiles.lanes import Lane, Lanes, lanes, part_words
 from profiles.series import MemoryCurve, memory_curve
 
 
@@ -44,6 +44,11 @@ class StepView:
     def transfers(self) -> dict[int, Transfer]:
         """The schedule's transfers by id."""
         return {t.id: t for t in self.profile.schedule.transfers}
+
+    @cached_property
+    def parts(self) -> dict[int, str]:
+        """``part 2 of 3``, by transfer id, of transfers that move a part of their storage."""
+        return part_words(self.profile.schedule)
 
     @cached_property
     def verdicts(self) -> dict[int, TransferVerdict]:

@@ -26,6 +26,7 @@ def transfer_rows(view: StepView) -> list[dict[str, Any]]:
                 {
                     "transfer": transfer,
                     "storage": storage.name,
+                    "part": view.parts.get(transfer, ""),
                     "class": storage.tensor_class,
                     "direction": direction,
                     "bytes": move.bytes,
