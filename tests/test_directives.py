@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 
 from hypothesis import given, settings
@@ -19,10 +20,10 @@ from hyperoffload_core.verifier import verify
 from tests.graphs import TINY, TINY_HALF, chain, graphs, training
 
 
-@given(graphs(), st.sampled_from([TINY, TINY_HALF]), st.integers(0, 2**32))
+@given(graphs(), st.sampled_from([TINY, TINY_HALF]), st.booleans(), st.integers(0, 2**32))
 @settings(max_examples=200, deadline=None)
 def test_any_directives_give_a_schedule_that_is_valid_but_for_the_limit(
-    graph: Graph, hardware: Hardware, seed: int
+    graph: Graph, hardware: Hardware, one_stream: bool, seed: int
 ) -> None:
     rng, count = Random(seed), len(graph.ops)
     durations = Durations(tuple(rng.randint(20, 400) for _ in graph.ops), "made up")
@@ -34,9 +35,12 @@ def test_any_directives_give_a_schedule_that_is_valid_but_for_the_limit(
         for gap in gaps:
             wait = rng.choice([None, rng.randint(0, count)])
             leaves.append(Leave(use.storage, gap, rng.randint(-1, count - 1), wait, rng.randint(-1, count - 1)))
-    plan = plan_of_leaves(graph, tuple(range(count)), durations.ns, hardware, leaves)
+    plan = plan_of_leaves(graph, tuple(range(count)), durations.ns, hardware, leaves, one_stream=one_stream)
     schedule = schedule_of_plan(graph, durations, hardware, plan, {}, "test", 1 << 40)
     verify(replace(schedule, memory_limit_bytes=1 << 40))
+    if one_stream:
+        by_start = sorted(schedule.transfers, key=lambda t: (t.start_ns, t.end_ns))
+        assert all(earlier.end_ns <= later.start_ns for earlier, later in pairwise(by_start))
 
 
 def test_compute_waits_for_the_copy_out_where_the_directive_says_so() -> None:
@@ -60,6 +64,18 @@ def test_compute_waits_for_the_copy_out_where_the_directive_says_so() -> None:
     )
     store = next(t for t in held.transfers if t.kind == "store")
     assert held.op_times[first + 1].start_ns == store.end_ns > free.op_times[first + 1].start_ns
+
+
+def test_the_device_copy_is_given_back_where_compute_waits_for_its_copy_out() -> None:
+    graph = training(4)
+    count = len(graph.ops)
+    durations = Durations((1000,) * count, "made up")
+    activation = next(s.id for s in graph.storages if s.name == "a0")
+    first, use = graph.accesses[activation][1].op, graph.accesses[activation][2].op
+    for wait, given_back in ((None, first), (first + 3, first + 2), (count, use - 2)):
+        leave = Leave(activation, 1, first, wait, use - 2)
+        plan = plan_of_leaves(graph, range(count), durations.ns, TINY, [leave])
+        assert [s.last for s in plan.stays if s.storage == activation] == [given_back, use]
 
 
 def test_no_directives_move_nothing() -> None:

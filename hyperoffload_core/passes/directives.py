@@ -10,13 +10,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from hyperoffload_core.analysis.lifetimes import Uses, uses_in_order
 from hyperoffload_core.hardware import Hardware, transfer_ns
 from hyperoffload_core.ir import Graph
 from hyperoffload_core.passes.events import bind_events
 from hyperoffload_core.passes.insertion import insert_cache_operators
-from hyperoffload_core.passes.plan import Plan, PlannedTransfer
+from hyperoffload_core.passes.plan import Plan, PlannedTransfer, Stay
 from hyperoffload_core.passes.selection import WRAP, gap_sets
 from hyperoffload_core.simulator import event_times
 
@@ -28,8 +29,9 @@ class Leave:
     ``gap`` is an index as in `analysis.lifetimes.Gap`, or `WRAP` (home in the pool: away before the first and behind
     the last access). ``store_after``: the op behind which the copy-out is issued, at the earliest behind the last
     write and at the latest ahead of the next use; without effect where the remote copy is still valid.
-    ``wait_before``: the op that waits for the copy-out's end, None if no op is made to. ``fetch_after``: the op
-    behind which the copy-in is issued, at the latest just ahead of the op that needs it.
+    ``wait_before``: the op that waits for the copy-out's end, and ahead of which the device copy is not given back
+    (n and more: the end of the step); None if no op waits and the copy-out's end alone gives the bytes back.
+    ``fetch_after``: the op behind which the copy-in is issued, at the latest just ahead of the op that needs it.
     """
 
     storage: int
@@ -40,49 +42,77 @@ class Leave:
 
 
 def plan_of_leaves(
-    graph: Graph, order: Sequence[int], durations_ns: Sequence[int], hardware: Hardware, leaves: Sequence[Leave]
+    graph: Graph,
+    order: Sequence[int],
+    durations_ns: Sequence[int],
+    hardware: Hardware,
+    leaves: Sequence[Leave],
+    *,
+    one_stream: bool = False,
 ) -> Plan:
     """Stays, transfers, link orders and predicted spans; `pack_plan` gives it addresses, whatever height they reach.
 
-    ``durations_ns`` is indexed by op id. Of several leaves of one gap the last counts.
+    ``durations_ns`` is indexed by op id. Of several leaves of one gap the last counts. With ``one_stream`` copies of
+    both directions follow one another even where the link is full duplex.
     """
     uses = uses_in_order(graph, order)
     wanted = {(leave.storage, leave.gap): leave for leave in leaves}
     inserted = insert_cache_operators(graph, uses, *gap_sets(wanted, uses))
-    transfers = list(inserted.transfers)
+    stays, transfers = list(inserted.stays), list(inserted.transfers)
     waits: list[tuple[int, int]] = []
     count = len(order)
-    issued_after: dict[int, int] = {}
-    for stay in inserted.stays:
-        use, issued_before = uses[stay.storage], issued_after.get(stay.storage, -1)
+    held: tuple[int, int, int] | None = None  # (stay, op until whose end it is held, op that issues its Store)
+    for index, stay in enumerate(inserted.stays):
+        use = uses[stay.storage]
+        before = held if held is not None and inserted.stays[held[0]].storage == stay.storage else None
+        if held is not None and before is None:
+            _hold(stays, *held[:2])
+        held = None
+        if stay.fetch is not None:
+            previous = use.positions[use.positions.index(stay.begin) - 1] if stay.begin in use.positions[1:] else -1
+            leave = _leave_of(wanted, use, use.positions[-1] if stay.begin == count else previous)
+            latest = min(stay.begin, count) - 1
+            issued = latest if leave is None or leave.fetch_after is None else min(leave.fetch_after, latest)
+            issued = max(transfers[stay.fetch].after, before[2] if before else -1, issued)
+            transfers[stay.fetch] = replace(transfers[stay.fetch], after=issued)
+            if before is not None:
+                _hold(stays, before[0], min(before[1], issued))
         if stay.store is not None:
             leave = _leave_of(wanted, use, stay.last)
+            until = issued = transfers[stay.store].after
             if leave is not None:
                 following = bisect_right(use.positions, stay.last)
                 latest = use.positions[following] - 1 if following < len(use.positions) else count - 1
-                issued = max(transfers[stay.store].after, min(leave.store_after, latest))
+                issued = max(issued, min(leave.store_after, latest))
                 transfers[stay.store] = replace(transfers[stay.store], after=issued)
-                issued_after[stay.storage] = issued
-                if leave.wait_before is not None and leave.wait_before < count:
-                    waits.append((max(leave.wait_before, transfers[stay.store].after + 1), stay.store))
-        if stay.fetch is not None:
-            before = use.positions[use.positions.index(stay.begin) - 1] if stay.begin in use.positions[1:] else -1
-            leave = _leave_of(wanted, use, use.positions[-1] if stay.begin == count else before)
-            latest = min(stay.begin, count) - 1
-            issued = latest if leave is None or leave.fetch_after is None else min(leave.fetch_after, latest)
-            issued = max(transfers[stay.fetch].after, issued_before, issued)
-            transfers[stay.fetch] = replace(transfers[stay.fetch], after=issued)
+                if leave.wait_before is not None:
+                    position = max(leave.wait_before, issued + 1)
+                    until = min(position, count) - 1
+                    if position < count:
+                        waits.append((position, stay.store))
+            held = index, until, issued
+    if held is not None:
+        _hold(stays, *held[:2])
+    sequence = _issue_sequence(stays, transfers)
+    links = (tuple(sequence),) if hardware.duplex == "half" else _by_direction(sequence, transfers)
     plan = Plan(
         order=tuple(order),
-        stays=inserted.stays,
+        stays=tuple(stays),
         transfers=tuple(transfers),
-        links=_issue_order(transfers, half_duplex=hardware.duplex == "half"),
+        links=links,
         homes=inserted.homes,
         spans_ns=(),
         op_spans_ns=(),
-        waits=tuple((position, store) for position, store in waits if position < count),
+        waits=tuple(waits),
+        follows=tuple((later, earlier) for earlier, later in pairwise(sequence)) if one_stream else (),
     )
     return _with_spans(graph, plan, durations_ns, hardware)
+
+
+def _hold(stays: list[Stay], index: int, until: int) -> None:
+    """Keep the bytes of a stay at least until the op at ``until`` has ended."""
+    if until > stays[index].last:
+        stays[index] = replace(stays[index], last=until)
 
 
 def _leave_of(wanted: dict[tuple[int, int], Leave], use: Uses, last: int) -> Leave | None:
@@ -92,14 +122,18 @@ def _leave_of(wanted: dict[tuple[int, int], Leave], use: Uses, last: int) -> Lea
     return found if found is not None else wanted.get((use.storage, WRAP))
 
 
-def _issue_order(transfers: Sequence[PlannedTransfer], *, half_duplex: bool) -> tuple[tuple[int, ...], ...]:
-    """Transfers per link by the op behind which they are issued; a Store before a Prefetch issued at the same op."""
-    by_issue = sorted(range(len(transfers)), key=lambda i: (transfers[i].after, transfers[i].kind != "store", i))
-    if half_duplex:
-        return (tuple(by_issue),)
+def _issue_sequence(stays: Sequence[Stay], transfers: Sequence[PlannedTransfer]) -> list[int]:
+    """Transfers by the op behind which they are issued: Stores before Prefetches, these by the op that needs them."""
+    needed_at = {stay.fetch: stay.begin for stay in stays if stay.fetch is not None}
+    return sorted(range(len(transfers)), key=lambda i: (transfers[i].after, needed_at.get(i, -1), i))
+
+
+def _by_direction(
+    sequence: Sequence[int], transfers: Sequence[PlannedTransfer]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (
-        tuple(i for i in by_issue if transfers[i].kind == "store"),
-        tuple(i for i in by_issue if transfers[i].kind == "prefetch"),
+        tuple(i for i in sequence if transfers[i].kind == "store"),
+        tuple(i for i in sequence if transfers[i].kind == "prefetch"),
     )
 
 
