@@ -15,6 +15,10 @@ from hyperoffload_core.recording import Profile
 
 # These read only the rows they return, however large the table they index.
 _PARTIAL_READERS = frozenset({"Gather", "GatherD", "GatherNd", "EmbeddingLookup", "Slice", "StridedSlice", "SliceExt"})
+# These write only the rows they are given into what they update in place, and do not read what was there.
+_PARTIAL_WRITERS = frozenset(
+    {"ScatterUpdate", "ScatterNdUpdate", "ReshapeAndCache", "KVCacheScatterUpdate", "InplaceIndexCopy"}
+)
 
 
 class CostError(UserError):
@@ -32,8 +36,8 @@ class Durations:
 def roofline_durations(graph: Graph, hardware: Hardware) -> Durations:
     """The longer of compute time and memory time at the stated efficiencies, plus the fixed cost of an op.
 
-    An op moves every byte it reads and every byte it writes (an in-place op both); ops that pick rows of a table move
-    the rows only. Raises `CostError` for a hardware without compute numbers.
+    An op moves every byte it reads and every byte it writes (an in-place op both); ops that pick rows of a table, or
+    write rows into one in place, move the rows only. Raises `CostError` for a hardware without compute numbers.
     """
     compute = hardware.compute
     if compute is None:
@@ -51,7 +55,13 @@ def moved_bytes(graph: Graph, op: Op) -> int:
     """Bytes the op reads from and writes to device memory, by the rule of `roofline_durations`."""
     written = sum(graph.storages[s].bytes for s in op.writes)
     read = sum(graph.storages[s].bytes for s in op.reads)
-    return written + (min(read, 2 * written) if op.primitive in _PARTIAL_READERS else read)
+    if op.primitive in _PARTIAL_READERS:
+        return written + min(read, 2 * written)
+    if op.primitive in _PARTIAL_WRITERS:
+        updated = sum(graph.storages[s].bytes for s in set(op.reads) & set(op.writes))
+        given = read - updated
+        return given + min(updated, given) + written - updated
+    return written + read
 
 
 def measured_durations(profiles: Sequence[Profile]) -> Durations:

@@ -88,7 +88,7 @@ def test_ops_run_one_by_one_give_what_graph_mode_gives(reference: str) -> None:
     assert_same_as_graph_mode(cell, [inputs, inputs])
 
 
-@pytest.mark.parametrize("name", ["tiny", "tiny-prefill"])
+@pytest.mark.parametrize("name", ["tiny", "tiny-prefill", "tiny-decode"])
 def test_workloads_give_what_graph_mode_gives(name: str) -> None:
     workload = build_workload(name)
     assert_same_as_graph_mode(workload.cell, list(workload.batches[:2]))
@@ -211,6 +211,29 @@ def test_parameters_updated_in_place_outside_an_optimizer_are_caches_by_name() -
     assert all(s.persistent for s in caches)
 
 
+@pytest.mark.parametrize(("name", "phase"), [("tiny-prefill", "prefill"), ("tiny-decode", "decode")])
+def test_an_inference_step_is_prefill_or_decode_as_a_whole(name: str, phase: str) -> None:
+    workload = build_workload(name, with_values=False)
+    graph = capture(workload.cell, workload.inputs, with_values=False).graph
+    assert {o.phase for o in graph.ops} == {phase}
+    assert "gradient" not in {s.tensor_class for s in graph.storages}
+
+
+def test_a_decode_step_reads_and_writes_its_caches_in_place() -> None:
+    workload = build_workload("tiny-decode", with_values=False)
+    graph = capture(workload.cell, workload.inputs, with_values=False).graph
+    caches = {s.id: s for s in graph.storages if s.tensor_class == "kv_cache"}
+    assert sorted(s.name for s in caches.values()) == [
+        f"blocks.{layer}.attention.{kind}_cache" for layer in range(2) for kind in ("key", "value")
+    ]
+    for cache in caches.values():
+        assert cache.persistent
+        update, reader = (o for o in graph.ops if cache.id in o.reads)
+        assert update.primitive == "ScatterUpdate"
+        assert update.writes == (cache.id,)
+        assert update.id in reader.after
+
+
 def test_a_parameter_read_before_its_update_is_read_before_its_update() -> None:
     graph = model_of("inference.py:counting").graph
     (count,) = (s.id for s in graph.storages if s.name == "count")
@@ -325,3 +348,30 @@ def test_a_fused_half_precision_step_is_captured_without_weights() -> None:
     moments = [s for s in graph.storages if s.name.startswith("adam_")]
     assert {s.dtype for s in moments} == {"float32"}
     assert len([o for o in graph.ops if o.primitive == "AdamWeightDecay"]) * 2 == len(moments)
+
+
+def test_a_decode_step_of_the_8b_model_is_captured_without_weights() -> None:
+    """With one layer and a small vocabulary: the kernels of Ascend, a full context of 131,072 in 16-bit caches."""
+    from dataclasses import replace
+
+    from mindspore import Tensor
+
+    from hyperoffload_core.workloads.decode import DecodeStep
+    from hyperoffload_core.workloads.decoders import LLAMA3_8B_DECODE, without_weights
+
+    with without_weights():
+        cell = DecodeStep(replace(LLAMA3_8B_DECODE, layers=1, vocabulary=512)).set_train(False)
+    inputs = (Tensor(np.zeros((1, 1), np.int32)), Tensor(np.zeros(1, np.int32)))
+    graph = capture(cell, inputs, with_values=False).graph
+    caches = {s.id: s for s in graph.storages if s.tensor_class == "kv_cache"}
+    # reference/models.md, section 1: 4,096 bytes per token and layer
+    assert sum(s.bytes for s in caches.values()) == 131_072 * 4096
+    assert {s.dtype for s in caches.values()} == {"bfloat16"}
+    (update,) = (o for o in graph.ops if caches.keys() & set(o.writes))
+    (attention,) = (o for o in graph.ops if caches.keys() & set(o.reads) and o is not update)
+    assert (update.primitive, attention.primitive) == ("ReshapeAndCache", "PagedAttention")
+    assert caches.keys() <= set(attention.reads)
+    assert update.id in attention.after
+    # Scores and weighted sum: 32 heads of 128 against every token of the context.
+    assert attention.flops == 2 * 2 * 32 * 128 * 131_072
+    assert {o.phase for o in graph.ops} == {"decode"}

@@ -49,6 +49,30 @@ def test_picking_rows_does_not_read_the_table() -> None:
     assert moved_bytes(GRAPH, GRAPH.ops[0]) == 3 * MIB
 
 
+def test_writing_a_row_into_a_cache_moves_the_row_only() -> None:
+    """A cache of 1 GiB, 4 KiB of keys and a slot number: keys and number are read, the keys' bytes written."""
+    storages = (
+        Storage(0, "cache", 1024 * MIB, "kv_cache", persistent=True),
+        Storage(1, "keys", 4096, "activation"),
+        Storage(2, "slot", 8, "input"),
+    )
+    update = _op(0, "ScatterUpdate", (0, 1, 2), (0,), (), 0)
+    assert moved_bytes(Graph("decode", (update,), storages), update) == 2 * (4096 + 8)
+    whole = replace(update, primitive="Assign", reads=(1,))
+    assert moved_bytes(Graph("decode", (whole,), storages), whole) == 1024 * MIB + 4096
+
+
+def test_two_caches_written_by_one_op_move_what_they_are_given() -> None:
+    storages = (
+        Storage(0, "key_cache", 1024 * MIB, "kv_cache", persistent=True),
+        Storage(1, "value_cache", 1024 * MIB, "kv_cache", persistent=True),
+        Storage(2, "key", 2048, "activation"),
+        Storage(3, "value", 2048, "activation"),
+    )
+    update = _op(0, "ReshapeAndCache", (2, 3, 0, 1), (0, 1), (), 0)
+    assert moved_bytes(Graph("decode", (update,), storages), update) == 2 * 4096
+
+
 def test_a_hardware_without_compute_numbers_has_no_roofline() -> None:
     with pytest.raises(CostError, match="must be measured"):
         roofline_durations(GRAPH, replace(load_hardware("h200"), compute=None))

@@ -9,25 +9,29 @@ import pytest
 
 from hyperoffload_core.policy import Policy
 from hyperoffload_core.session import NO_OFFLOAD, capture_model, run_session
-from hyperoffload_core.spool import Checked, Event
+from hyperoffload_core.spool import Checked, Compiled, Event
 
 pytestmark = pytest.mark.mindspore
 MODELS = Path(__file__).parent / "models"
 
 
-def checked(model: str) -> Checked:
+def events_of(model: str, *policies: Policy, steps: int = 1) -> list[Event]:
     events: list[Event] = []
-    policy = Policy(strategy="reactive", memory_limit="80%")
     run_session(
         capture_model(model, with_values=True),
-        [policy],
-        steps=1,
+        policies,
+        steps=steps,
         link_bandwidth="unlimited",
         report=events.append,
         cancelled=lambda: False,
     )
-    assert isinstance(events[-1], Checked)
-    return events[-1]
+    return events
+
+
+def checked(model: str) -> Checked:
+    last = events_of(model, Policy(strategy="reactive", memory_limit="80%"))[-1]
+    assert isinstance(last, Checked)
+    return last
 
 
 def test_results_that_differ_because_of_random_ops_are_said_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,3 +46,15 @@ def test_nothing_is_excused_where_results_are_identical() -> None:
     found = checked("tiny")
     assert found.bit_identical == {NO_OFFLOAD: True, 0: True}
     assert found.note == ""
+
+
+def test_tokens_decoded_with_offloaded_caches_are_those_of_graph_mode() -> None:
+    """Every step writes its row into caches that leave the device and come back; the next step reads it."""
+    policy = Policy(strategy="hyperoffload", memory_limit="60%", rules=({"class": "kv_cache", "action": "offload"},))
+    events = events_of("tiny-decode", policy, steps=4)
+    schedule = next(e.schedule for e in events if isinstance(e, Compiled) and e.policy == 0)
+    caches = {s.id for s in schedule.graph.storages if s.tensor_class == "kv_cache"}
+    assert len(caches) == 4
+    for kind in ("prefetch", "store"):
+        assert caches <= {t.storage for t in schedule.transfers if t.kind == kind}
+    assert events[-1] == Checked({NO_OFFLOAD: True, 0: True}, "")

@@ -10,7 +10,7 @@ import numpy as np
 from mindspore import Tensor
 from numpy.typing import NDArray
 
-from hyperoffload_core.capture import roles
+from hyperoffload_core.capture import primitives, roles
 from hyperoffload_core.capture.errors import CaptureError
 from hyperoffload_core.capture.mindir import export_mindir
 from hyperoffload_core.capture.nodes import read_graph
@@ -33,7 +33,7 @@ def capture_cell(cell: Any, inputs: Sequence[Any], *, name: str, with_values: bo
     if with_values:
         refuse_lost_updates(raw)
     optimizers = roles.find_optimizers(cell)
-    raw, phases = captured_order(raw, roles.phases(raw, optimizers))
+    raw, phases = captured_order(raw, roles.phases(raw, optimizers, roles.inference_phase(cell)))
     graph = _graph(raw, phases, optimizers, name)
     check_graph(graph)
     parameters = {n: s.name for n, s in enumerate(raw.storages) if s.source == "parameter"}
@@ -73,6 +73,7 @@ def _graph(raw: RawGraph, phases: list[Phase], optimizers: roles.Optimizers, nam
             writes=call.writes,
             after=tuple(sorted({*after[n], *call.control})),
             flops=call.flops,
+            stateful=primitives.has_hidden_state(call.attributes),
         )
         for n, call in enumerate(raw.calls)
     )

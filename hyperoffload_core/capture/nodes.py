@@ -47,6 +47,8 @@ class _Reader:
         # Values a Depend held back until other calls have run: name -> those calls.
         self.held_back: dict[str, set[int]] = {}
         self.loaded: dict[str, State] = {}
+        # Calls whose updates a result of an in-place call shows, its reshapes too: what `loaded` is for parameters.
+        self.shown: dict[str, State] = {}
         self.reads_with_state: list[tuple[int, int, State]] = []
         self.copied_views: dict[int, int] = {}
         self.hidden_state_call: int | None = None
@@ -131,6 +133,10 @@ class _Reader:
             self.values[output] = self._call(node, name, primitive, arguments, held)
         if held and output not in self.held_back:
             self.held_back[output] = held
+        if name in _PASS_ON[1:] or name in primitives.RESHAPES or name in ("TupleGetItem", "ListGetItem"):
+            shown = self.loaded.get(node.input[0], self.shown.get(node.input[0]))
+            if shown is not None:
+                self.shown[output] = shown
 
     def _constant(self, node: Any) -> Any:
         attribute = node.attribute[0]
@@ -285,8 +291,10 @@ class _Reader:
         before = State(frozenset().union(*(s.calls for s in states)))
         for i, argument in zip(node.input, arguments, strict=True):
             for view in tensors_in(argument):
-                self.reads_with_state.append((number, view.storage, self.loaded.get(i, before)))
+                self.reads_with_state.append((number, view.storage, self.loaded.get(i, self.shown.get(i, before))))
         self.calls.append(call)
+        if targets:
+            self.shown[node.output[0]] = State(before.calls | {number})
         single = not any(a.name == "shape" and a.values for a in node.attribute)
         return outputs[0] if single else tuple(outputs)
 

@@ -31,6 +31,11 @@ _CORRECTED_WRITES: Mapping[str, tuple[int, ...]] = {
 # Writes without reading what was there.
 OVERWRITES = frozenset(("Assign", "InplaceCopy", "InplaceZero", "InplaceFillScalar", "InplaceFillTensor"))
 
+# These copy rows into or out of a table and compute nothing, however large the table.
+_ROW_COPIES = frozenset(
+    ("Gather", "GatherD", "GatherNd", "EmbeddingLookup", "ScatterUpdate", "ReshapeAndCache", "KVCacheScatterUpdate")
+)
+
 _MODULES = (
     "mindspore.ops.auto_generate.gen_ops_prim",
     "mindspore.ops.operations.manually_defined.ops_def",
@@ -108,6 +113,12 @@ def flops(name: str, shapes: list[tuple[int, ...]], flags: list[Any], results: l
     come first), ``results`` the shapes of the results.
     """
     elements = sum(prod(r) for r in results)
+    if name in _ROW_COPIES:
+        return 0
+    if name == "PagedAttention" and len(shapes) >= 2:
+        # Every query head meets every cached token twice: scores, and the weighted sum. The cache is taken as full.
+        sequences, (blocks, block_tokens) = shapes[0][0], shapes[1][:2]
+        return 2 * 2 * prod(shapes[0]) * (blocks * block_tokens // sequences)
     if name in ("MatMul", "BatchMatMul") and len(shapes) >= 2:
         transposed = bool(flags[0]) if flags else False
         return 2 * prod(results[0]) * shapes[0][-2 if transposed else -1]

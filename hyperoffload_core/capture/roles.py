@@ -65,9 +65,14 @@ def layer_path(scope: str) -> tuple[str, ...]:
     return tuple(p.partition("-")[0] for p in parts if not p.startswith("Grad_"))
 
 
-def phases(raw: RawGraph, optimizers: Optimizers) -> list[Phase]:
-    """Phase of each call: its scope tells; an in-place update of a weight by a gradient is the optimizer's."""
+def phases(raw: RawGraph, optimizers: Optimizers, inference: Phase = "decode") -> list[Phase]:
+    """Phase of each call: its scope tells; an in-place update of a weight by a gradient is the optimizer's.
+
+    A step that trains nothing and updates key/value caches is of the phase ``inference`` as a whole.
+    """
     training = bool(optimizers.paths) or any(c.domain.startswith(GRADIENTS) for c in raw.calls)
+    if not training and (inference == "prefill" or cache_storages(raw, optimizers)):
+        return [inference] * len(raw.calls)
     result: list[Phase] = []
     backward_results: set[int] = set()
     for call in raw.calls:
@@ -87,9 +92,28 @@ def phases(raw: RawGraph, optimizers: Optimizers) -> list[Phase]:
     return result
 
 
+def inference_phase(cell: Any) -> Phase:
+    """Prefill for a cell with MindSpore's flag ``is_first_iteration``, as its language models set it; else decode."""
+    return "prefill" if cell.get_flags().get("is_first_iteration") else "decode"
+
+
+def cache_storages(raw: RawGraph, optimizers: Optimizers) -> set[int]:
+    """Parameters with "cache" in their name that the step updates and no optimizer has."""
+    written = {s for call in raw.calls for s in call.writes}
+    trained = optimizers.weights | optimizers.states
+    return {
+        number
+        for number, storage in enumerate(raw.storages)
+        if storage.source == "parameter"
+        and number in written
+        and storage.name not in trained
+        and "cache" in storage.name.lower()
+    }
+
+
 def classes(raw: RawGraph, call_phases: list[Phase], optimizers: Optimizers) -> list[TensorClass]:
     """Class of each storage."""
-    written = {s for call in raw.calls for s in call.writes}
+    caches = cache_storages(raw, optimizers)
     returned = {view.storage for view in raw.results}
     result: list[TensorClass] = []
     for number, storage in enumerate(raw.storages):
@@ -98,16 +122,14 @@ def classes(raw: RawGraph, call_phases: list[Phase], optimizers: Optimizers) -> 
         elif storage.source == "constant":
             result.append("constant")
         elif storage.source == "parameter":
-            if storage.name in optimizers.states:
-                result.append("optimizer_state")
-            elif storage.name not in optimizers.weights and number in written and "cache" in storage.name.lower():
+            if number in caches:
                 result.append("kv_cache")
             else:
-                result.append("weight")
+                result.append("optimizer_state" if storage.name in optimizers.states else "weight")
         elif number in returned:
             result.append("output")
         else:
-            result.append("activation" if call_phases[storage.call] == "forward" else "gradient")
+            result.append("gradient" if call_phases[storage.call] in ("backward", "optimizer") else "activation")
     return result
 
 

@@ -12,10 +12,12 @@ WORKLOADS: Mapping[str, str] = {
     "demo": "LLaMA-style decoder, 28 million parameters, one AdamW training step on 2 x 256 bytes of real text",
     "tiny": "the same with 0.1 million parameters, for fast tests",
     "tiny-prefill": "the tiny decoder reading a prompt, no training",
+    "tiny-decode": "the tiny decoder producing one token per sequence, key/value caches updated in place",
     "llama3-8b-train": "LLaMA-3-8B, one AdamW training step at sequence 4096; planned and simulated, not run",
+    "llama3-8b-decode": "LLaMA-3-8B producing one token against a context of 131,072; planned and simulated, not run",
 }
 # Too large to be materialised here, and made of kernels that only Ascend has.
-WITHOUT_WEIGHTS = frozenset(("llama3-8b-train",))
+WITHOUT_WEIGHTS = frozenset(("llama3-8b-train", "llama3-8b-decode"))
 
 
 class WorkloadError(UserError):

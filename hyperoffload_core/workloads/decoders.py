@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import mindspore as ms
@@ -13,6 +14,7 @@ from mindspore.common.initializer import initializer
 from mindspore.nn.utils import no_init_parameters
 
 from hyperoffload_core.workloads import Workload, text
+from hyperoffload_core.workloads.decode import DecodeStep
 from hyperoffload_core.workloads.llama import LLAMA3_8B, Decoder, LlamaConfig, NextTokenLoss
 
 DEMO = LlamaConfig(
@@ -35,25 +37,41 @@ TINY = LlamaConfig(
     sequence=32,
     batch=2,
 )
+# One sequence at the longest context of LLaMA-3.1 (its scaling of the rotary angles changes values, not sizes).
+LLAMA3_8B_DECODE = replace(LLAMA3_8B, sequence=131072)
+CONFIGS = {
+    "demo": DEMO,
+    "tiny": TINY,
+    "tiny-prefill": TINY,
+    "tiny-decode": TINY,
+    "llama3-8b-train": LLAMA3_8B,
+    "llama3-8b-decode": LLAMA3_8B_DECODE,
+}
 BATCHES = 8
 SEED = 2718
 
 
 def build(name: str, with_values: bool) -> Workload:
     """The workload of that name; see `hyperoffload_core.workloads.build_workload`."""
-    config = {"demo": DEMO, "tiny": TINY, "tiny-prefill": TINY, "llama3-8b-train": LLAMA3_8B}[name]
+    config = CONFIGS[name]
     if not with_values:
         with without_weights():
             cell = _cell(name, config)
-        inputs = _tensors(np.zeros((config.batch, config.sequence), np.int32), name != "tiny-prefill")
-        return Workload(cell, inputs, ())
+        zeros = np.zeros((config.batch, config.sequence), np.int32)
+        return Workload(cell, _step_inputs(name, zeros, zeros, 0), ())
     ms.set_seed(SEED)
     steps = text.batches(config.batch, config.sequence, BATCHES, SEED)
-    if name == "tiny-prefill":
-        prompts = tuple((Tensor(tokens),) for tokens, _ in steps)
-        return Workload(_cell(name, config), prompts[0], prompts)
-    pairs = tuple((Tensor(tokens), Tensor(targets)) for tokens, targets in steps)
-    return Workload(_cell(name, config), pairs[0], pairs)
+    batches = tuple(_step_inputs(name, *pair, n) for n, pair in enumerate(steps))
+    if name.endswith("-decode"):  # one text, token after token
+        batches = tuple(_step_inputs(name, *steps[0], n) for n in range(BATCHES))
+    return Workload(_cell(name, config), batches[0], batches)
+
+
+def _step_inputs(name: str, tokens: np.ndarray, targets: np.ndarray, step: int) -> tuple[Tensor, ...]:
+    """What a step of the workload takes of token ids and next token ids, both (batch, sequence)."""
+    if name.endswith("-decode"):
+        return Tensor(np.ascontiguousarray(tokens[:, step : step + 1])), Tensor(np.full(len(tokens), step, np.int32))
+    return (Tensor(tokens),) if name.endswith("-prefill") else (Tensor(tokens), Tensor(targets))
 
 
 @contextmanager
@@ -85,10 +103,9 @@ class AdamW(nn.AdamWeightDecay):
 
 
 def _cell(name: str, config: LlamaConfig) -> nn.Cell:
-    if name == "tiny-prefill":
-        return Decoder(config).set_train(False)
+    """Inference cells carry MindSpore's own flag that tells reading a prompt from producing tokens."""
+    if name.endswith("-decode"):
+        return DecodeStep(config).set_train(False).add_flags(is_first_iteration=False)
+    if name.endswith("-prefill"):
+        return Decoder(config).set_train(False).add_flags(is_first_iteration=True)
     return training_step(config)
-
-
-def _tensors(tokens: np.ndarray, with_targets: bool) -> tuple[Tensor, ...]:
-    return (Tensor(tokens), Tensor(tokens)) if with_targets else (Tensor(tokens),)

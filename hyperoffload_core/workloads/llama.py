@@ -52,11 +52,11 @@ LLAMA3_8B = LlamaConfig(
 )
 
 
-def _rotary_table(config: LlamaConfig) -> tuple[np.ndarray, np.ndarray]:
-    """Cosine and sine of the rotary angles, each (1, 1, sequence, head_size)."""
+def rotary_table(config: LlamaConfig) -> tuple[np.ndarray, np.ndarray]:
+    """Cosine and sine of the rotary angles, each (sequence, head_size) of float32."""
     inverse = 1.0 / config.rope_theta ** (np.arange(0, config.head_size, 2) / config.head_size)
     angle = np.outer(np.arange(config.sequence), inverse)
-    angle = np.concatenate([angle, angle], axis=-1)[None, None]
+    angle = np.concatenate([angle, angle], axis=-1)
     return np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
 
 
@@ -149,7 +149,7 @@ class Decoder(nn.Cell):
         self.blocks = nn.CellList([Block(config) for _ in range(config.layers)])
         self.norm = RMSNorm(config)
         self.head = nn.Dense(config.hidden_size, config.vocabulary, has_bias=False, dtype=config.dtype)
-        cosine, sine = _rotary_table(config)
+        cosine, sine = (table[None, None] for table in rotary_table(config))
         self.cosine, self.sine = Tensor(cosine, config.dtype), Tensor(sine, config.dtype)
         if config.fused:
             self.mask = Tensor(np.triu(np.ones((2048, 2048)), 1), ms.bool_)
