@@ -112,18 +112,38 @@ def test_a_prefetch_without_a_store_brings_no_valid_copy(expected):
     assert run(replace(plan, transfers=transfers, op_times=times), poison=True) != expected
 
 
-def test_a_storage_may_move_in_parts(expected):
+def in_halves(awaited: tuple[int, ...] = (1, 6), stored: tuple[int, ...] = (0, 7)) -> Schedule:
+    """`a` leaves and comes back in halves, the upper one first. Its reader waits for ``awaited`` (1 and 6 bring it
+    back), and both halves come back after ``stored`` (0 and 7 take it away)."""
     plan = offloaded()
     half = bytes_of(A) // 2
     parts = []
     for t in plan.transfers:
-        if t.id == 1:
-            parts.append(replace(t, bytes=half, partial=True))
-            parts.append(replace(t, id=6, bytes=half, partial=True, offset_bytes=half, start_ns=8500))
+        if t.id in (0, 1):
+            after = t.after_transfers if t.id == 0 else stored
+            parts.append(replace(t, bytes=half, partial=True, offset_bytes=half, after_transfers=after))
+            parts.append(replace(parts[-1], id=7 if t.id == 0 else 6, offset_bytes=0, start_ns=t.start_ns + 500))
         else:
             parts.append(t)
-    times = tuple(replace(t, waits=(0, 1, 6)) if t.op == 4 else t for t in plan.op_times)
-    assert run(replace(plan, transfers=tuple(parts), op_times=times), poison=True) == expected
+    times = tuple(replace(t, waits=awaited) if t.op == 4 else t for t in plan.op_times)
+    return replace(plan, transfers=tuple(parts), op_times=times)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_storage_may_move_in_parts(expected, seed):
+    assert run(in_halves(), paced=False, poison=True) == expected
+    assert run(in_halves(), delays_s=0.004, seed=seed, poison=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("plan", "late"),
+    [(in_halves(awaited=(1,)), 6), (in_halves(stored=(0,)), 7)],
+    ids=["its reader waits for one half", "it comes back after one half is stored"],
+)
+def test_a_storage_is_there_only_when_all_its_parts_are(expected, plan, late):
+    """The half that is not waited for comes as late as only a missing edge allows."""
+    transfers = tuple(replace(t, after_ops=(4,)) if t.id == late else t for t in plan.transfers)
+    assert run(replace(plan, transfers=transfers), paced=False, poison=True) != expected
 
 
 @pytest.mark.parametrize("delays_s", [0.0, 0.003])
