@@ -15,12 +15,12 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import Normal, initializer
 from mindspore.ops.auto_generate import PagedAttention, ReshapeAndCache
 
-from hyperoffload_core.workloads.llama import Attention, FeedForward, LlamaConfig, RMSNorm, rotary_table
+from hyperoffload_core.workloads.llama import FeedForward, LlamaConfig, Projections, RMSNorm, rotary_table
 
 BLOCK_TOKENS = 128
 
 
-class CachedAttention(Attention):
+class CachedAttention(Projections):
     """Attention of one new token per sequence over its cache of ``config.sequence`` slots.
 
     The caches are laid out as their kernels want them: (batch * sequence, key/value heads * head size), or, fused, in

@@ -73,7 +73,9 @@ class RMSNorm(nn.Cell):
         return x * ops.rsqrt(variance + self.epsilon) * self.weight
 
 
-class Attention(nn.Cell):
+class Projections(nn.Cell):
+    """What every form of the attention has: its four matrices and the rotary embedding."""
+
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
         self.heads, self.kv_heads, self.head_size = config.heads, config.kv_heads, config.head_size
@@ -85,9 +87,6 @@ class Attention(nn.Cell):
         self.output = nn.Dense(config.hidden_size, config.hidden_size, has_bias=False, dtype=config.dtype)
         self.scale = config.head_size**-0.5
         self.fused = config.fused
-        if config.fused:
-            # sparse_mode 2: causal, with the compressed mask of 2048 x 2048 that this mode wants.
-            self.attend = FlashAttentionScore(config.heads, scale_value=self.scale, input_layout="BNSD", sparse_mode=2)
 
     def rotate(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
         if self.fused:
@@ -95,6 +94,14 @@ class Attention(nn.Cell):
         half = self.head_size // 2
         swapped = ops.concat((-x[..., half:], x[..., :half]), axis=-1)
         return x * cosine + swapped * sine
+
+
+class Attention(Projections):
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__(config)
+        if config.fused:
+            # sparse_mode 2: causal, with the compressed mask of 2048 x 2048 that this mode wants.
+            self.attend = FlashAttentionScore(config.heads, scale_value=self.scale, input_layout="BNSD", sparse_mode=2)
 
     def construct(self, x: Tensor, cosine: Tensor, sine: Tensor, mask: Tensor) -> Tensor:
         batch, sequence, _ = x.shape
