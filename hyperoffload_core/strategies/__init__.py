@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hyperoffload_core.errors import near_matches
-from hyperoffload_core.strategies import hyperoffload, none, reactive
+from hyperoffload_core.strategies import hyper_parallel, hyperoffload, none, reactive
 from hyperoffload_core.strategies.base import (
     Cancelled,
     Option,
@@ -15,7 +15,7 @@ from hyperoffload_core.strategies.base import (
     StrategyError,
 )
 
-STRATEGIES: dict[str, Strategy] = {m.STRATEGY.name: m.STRATEGY for m in (none, reactive, hyperoffload)}
+STRATEGIES: dict[str, Strategy] = {m.STRATEGY.name: m.STRATEGY for m in (none, reactive, hyper_parallel, hyperoffload)}
 
 __all__ = [
     "STRATEGIES",
