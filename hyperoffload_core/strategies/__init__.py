@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hyperoffload_core.errors import near_matches
-from hyperoffload_core.strategies import hyper_parallel, hyperoffload, none, reactive
+from hyperoffload_core.strategies import (
+    hyper_parallel,
+    hyperoffload,
+    mindspore_distance,
+    mindspore_peak,
+    none,
+    reactive,
+)
 from hyperoffload_core.strategies.base import (
     Cancelled,
     Option,
@@ -15,7 +22,15 @@ from hyperoffload_core.strategies.base import (
     StrategyError,
 )
 
-STRATEGIES: dict[str, Strategy] = {m.STRATEGY.name: m.STRATEGY for m in (none, reactive, hyper_parallel, hyperoffload)}
+_MODULES = (
+    none,
+    reactive,
+    mindspore_distance,
+    mindspore_peak,
+    hyper_parallel,
+    hyperoffload,
+)
+STRATEGIES: dict[str, Strategy] = {m.STRATEGY.name: m.STRATEGY for m in _MODULES}
 
 __all__ = [
     "STRATEGIES",
