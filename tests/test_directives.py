@@ -34,7 +34,10 @@ def test_any_directives_give_a_schedule_that_is_valid_but_for_the_limit(
             gaps = [g for g in gaps if 0 <= g < len(use.positions) - 1] + [WRAP]
         for gap in gaps:
             wait = rng.choice([None, rng.randint(0, count)])
-            leaves.append(Leave(use.storage, gap, rng.randint(-1, count - 1), wait, rng.randint(-1, count - 1)))
+            wait_in = rng.choice([None, rng.randint(0, count)])
+            leaves.append(
+                Leave(use.storage, gap, rng.randint(-1, count - 1), wait, rng.randint(-1, count - 1), wait_in)
+            )
     plan = plan_of_leaves(graph, tuple(range(count)), durations.ns, hardware, leaves, one_stream=one_stream)
     schedule = schedule_of_plan(graph, durations, hardware, plan, {}, "test", 1 << 40)
     verify(replace(schedule, memory_limit_bytes=1 << 40))

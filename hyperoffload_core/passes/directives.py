@@ -32,6 +32,8 @@ class Leave:
     ``wait_before``: the op that waits for the copy-out's end, and ahead of which the device copy is not given back
     (n and more: the end of the step); None if no op waits and the copy-out's end alone gives the bytes back.
     ``fetch_after``: the op behind which the copy-in is issued, at the latest just ahead of the op that needs it.
+    ``fetch_wait_before``: an earlier op that waits for the copy-in's end as well, as systems do that read several
+    storages as one.
     """
 
     storage: int
@@ -39,6 +41,7 @@ class Leave:
     store_after: int = -1
     wait_before: int | None = None
     fetch_after: int | None = None
+    fetch_wait_before: int | None = None
 
 
 def plan_of_leaves(
@@ -75,6 +78,10 @@ def plan_of_leaves(
             issued = latest if leave is None or leave.fetch_after is None else min(leave.fetch_after, latest)
             issued = max(transfers[stay.fetch].after, before[2] if before else -1, issued)
             transfers[stay.fetch] = replace(transfers[stay.fetch], after=issued)
+            if leave is not None and leave.fetch_wait_before is not None:
+                position = max(leave.fetch_wait_before, issued + 1)
+                if position < min(stay.begin, count):
+                    waits.append((position, stay.fetch))
             if before is not None:
                 _hold(stays, before[0], min(before[1], issued))
         if stay.store is not None:
