@@ -113,7 +113,7 @@ def plan_of_leaves(
         waits=tuple(waits),
         follows=tuple((later, earlier) for earlier, later in pairwise(sequence)) if one_stream else (),
     )
-    return _with_spans(graph, plan, durations_ns, hardware)
+    return with_spans(graph, plan, durations_ns, hardware)
 
 
 def _hold(stays: list[Stay], index: int, until: int) -> None:
@@ -144,7 +144,7 @@ def _by_direction(
     )
 
 
-def _with_spans(graph: Graph, plan: Plan, durations_ns: Sequence[int], hardware: Hardware) -> Plan:
+def with_spans(graph: Graph, plan: Plan, durations_ns: Sequence[int], hardware: Hardware) -> Plan:
     """The plan with the times it would have if every storage had memory of its own."""
     edges = bind_events(plan, ())
     times = event_times(
