@@ -1,23 +1,15 @@
-"""Numbers of a timeline: live bytes over time, exposed and blocking time, and a verdict on each transfer."""
+"""Numbers of a timeline: live bytes over time, exposed and blocking time."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hyperoffload_core.ir import storages_of
-from hyperoffload_core.recording import Profile
-from hyperoffload_core.schedule import Metrics, OpTime, Residency, Schedule, Transfer
+from hyperoffload_core.schedule import Metrics, OpTime, Residency, Transfer
 
 Column = NDArray[np.int64]
-Cause = Literal["dependency", "memory", "link", "order"]
-_CAUSES: tuple[Cause, ...] = ("dependency", "memory", "link", "order")
 
 
 def live_curve(start_ns: ArrayLike, end_ns: ArrayLike, size_bytes: ArrayLike) -> tuple[Column, Column]:
@@ -104,156 +96,3 @@ def step_metrics(
         blocking_ns=step_ns - compute_ns,
         lower_bound_ns=lower_bound_ns,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class TransferVerdict:
-    """What one transfer cost.
-
-    ``hidden_ns + exposed_ns`` is its duration; ``blocking_ns`` the time for which an op, or the end of the step, stood
-    waiting for it, or for what it held up; ``slack_ns`` how much later it could have ended without delaying an op or
-    the end of the step;
-    ``cause`` what decided its start: a *dependency* on its own storage, *memory* that had to become free, its *link*
-    being busy, or the chosen *order* (an edge for placement only, or nothing at all).
-    """
-
-    transfer: int
-    hidden_ns: int
-    exposed_ns: int
-    blocking_ns: int
-    slack_ns: int
-    cause: Cause
-
-
-def transfer_verdicts(source: Schedule | Profile, step: int = 0) -> list[TransferVerdict]:
-    """A verdict on each transfer in the schedule's order, from planned times or from one step of a profile."""
-    schedule = source if isinstance(source, Schedule) else source.schedule
-    ops, transfers = _times(source, step)
-    step_end = max((end for _, end in [*ops.values(), *transfers.values()]), default=0)
-    busy = union_ns([s for s, _ in ops.values()], [e for _, e in ops.values()])
-    start = [transfers[t.id][0] for t in schedule.transfers]
-    end = [transfers[t.id][1] for t in schedule.transfers]
-    hidden = covered_ns(start, end, busy).tolist()
-    blocking = _blocking(schedule, ops, transfers, step_end)
-    latest = _latest_ends(schedule, ops, transfers, step_end)
-    causes = _causes(schedule, ops, transfers)
-    return [
-        TransferVerdict(
-            transfer=t.id,
-            hidden_ns=hidden[row],
-            exposed_ns=end[row] - start[row] - hidden[row],
-            blocking_ns=blocking[t.id],
-            slack_ns=max(0, latest[t.id] - end[row]),
-            cause=causes[t.id],
-        )
-        for row, t in enumerate(schedule.transfers)
-    ]
-
-
-_Intervals = dict[int, tuple[int, int]]
-
-
-def _times(source: Schedule | Profile, step: int) -> tuple[_Intervals, _Intervals]:
-    """Start and end of each op and each transfer by id."""
-    if isinstance(source, Schedule):
-        return (
-            {t.op: (t.start_ns, t.end_ns) for t in source.op_times},
-            {t.id: (t.start_ns, t.end_ns) for t in source.transfers},
-        )
-    rows, moves = source.ops.step == step, source.transfers.step == step
-    ops = zip(*(c[rows].tolist() for c in (source.ops.op, source.ops.start_ns, source.ops.end_ns)), strict=True)
-    columns = (source.transfers.transfer, source.transfers.start_ns, source.transfers.end_ns)
-    transfers = zip(*(c[moves].tolist() for c in columns), strict=True)
-    return {o: (s, e) for o, s, e in ops}, {t: (s, e) for t, s, e in transfers}
-
-
-def _blocking(schedule: Schedule, ops: _Intervals, transfers: _Intervals, step_end: int) -> dict[int, int]:
-    """Waiting time of ops and of the step's end, given to the chain of transfers that was waited for.
-
-    The transfer waited for last gets the time back to the end of the transfer that held it up, that one the time
-    before, and so on until the wait began.
-    """
-    moves = {t.id: t for t in schedule.transfers}
-    link_before = {b.id: a.id for link in schedule.link_transfers() for a, b in pairwise(link)}
-    result = dict.fromkeys(transfers, 0)
-
-    def give(last: int, began: int, ended: int) -> None:
-        while ended > began:
-            before = [*moves[last].after_transfers, *([link_before[last]] if last in link_before else [])]
-            holding = max(before, key=lambda t: transfers[t][1], default=None)
-            since = began if holding is None else min(ended, max(began, transfers[holding][1]))
-            result[last] += ended - since
-            if holding is None:
-                return
-            last, ended = holding, since
-
-    waits = {t.op: t.waits for t in schedule.op_times}
-    free = 0
-    for op in schedule.order:
-        start, end = ops[op]
-        if waits[op] and start > free:
-            last = max(waits[op], key=lambda t: transfers[t][1])
-            give(last, free, min(start, transfers[last][1]))
-        free = end
-    if transfers and step_end > free:
-        last = max(transfers, key=lambda t: transfers[t][1])
-        give(last, free, transfers[last][1])
-    return result
-
-
-def _latest_ends(schedule: Schedule, ops: _Intervals, transfers: _Intervals, step_end: int) -> dict[int, int]:
-    """Backward over transfers: the latest end that delays no op and not the step's end."""
-    latest = dict.fromkeys(transfers, step_end)
-    for op in schedule.op_times:
-        for wait in op.waits:
-            latest[wait] = min(latest[wait], ops[op.op][0])
-    before = {later.id: earlier.id for link in schedule.link_transfers() for earlier, later in pairwise(link)}
-    for t in sorted(schedule.transfers, key=lambda t: transfers[t.id][0], reverse=True):
-        start, end = transfers[t.id]
-        latest_start = latest[t.id] - (end - start)
-        for earlier in (*t.after_transfers, *([before[t.id]] if t.id in before else [])):
-            latest[earlier] = min(latest[earlier], latest_start)
-    return latest
-
-
-def _causes(schedule: Schedule, ops: _Intervals, transfers: _Intervals) -> dict[int, Cause]:
-    """Which of the events that a transfer waited for ended last."""
-    graph, moves = schedule.graph, {t.id: t for t in schedule.transfers}
-    link_before = {b.id: a.id for link in schedule.link_transfers() for a, b in pairwise(link)}
-    stays: dict[int, list[Residency]] = {}
-    for r in schedule.residencies:
-        stays.setdefault(r.storage, []).append(r)
-    for rows in stays.values():
-        rows.sort(key=lambda r: r.start_ns)
-
-    def frees_memory(storages: Sequence[int], t: Transfer) -> bool:
-        """Whether one of the storages had been where the transfer's storage goes."""
-        own = stays.get(t.storage, [])
-        place = own[bisect_right(own, t.start_ns, key=lambda r: r.start_ns) - 1] if own else None
-        if place is None:
-            return False
-        top = place.offset + graph.storages[t.storage].bytes
-        return any(
-            r.end_ns <= t.start_ns and r.offset < top and place.offset < r.offset + graph.storages[s].bytes
-            for s in storages
-            for r in stays.get(s, [])
-        )
-
-    result: dict[int, Cause] = {}
-    for t in schedule.transfers:
-        found: list[tuple[int, Cause]] = []
-        for op in t.after_ops:
-            touched = tuple(storages_of(graph.ops[op]))
-            memory = t.kind == "prefetch" and frees_memory(touched, t)
-            found.append((ops[op][1], "dependency" if t.storage in touched else "memory" if memory else "order"))
-        for other in t.after_transfers:
-            storage = moves[other].storage
-            memory = t.kind == "prefetch" and frees_memory([storage], t)
-            found.append(
-                (transfers[other][1], "dependency" if storage == t.storage else "memory" if memory else "order")
-            )
-        if t.id in link_before:
-            found.append((transfers[link_before[t.id]][1], "link"))
-        last = max((end for end, _ in found), default=0)
-        result[t.id] = min((c for end, c in found if end == last), key=_CAUSES.index, default="order")
-    return result

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from hyperoffload_core.errors import UserError
-from hyperoffload_core.metrics import transfer_verdicts
+from hyperoffload_core.explain.verdicts import transfer_verdicts
 from hyperoffload_core.recording import Profile
 from profiles.series import memory_curve, overlap
 from profiles.verdict import verdict_sentence

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperoffload_core.metrics import exposed_ns, live_curve, peak_bytes, transfer_verdicts
+from hyperoffload_core.explain.verdicts import transfer_verdicts
+from hyperoffload_core.metrics import exposed_ns, live_curve, peak_bytes
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.simulator import DeadlockError, event_times, simulate, simulate_random
 from tests.graphs import TINY, adjacent_layers, chain, olla_control_dep, olla_diamond, olla_simple, training
@@ -146,10 +147,13 @@ def test_adjacent_offloaded_layers_stall_exactly_at_the_second_of_each_pair() ->
     assert {name: v.blocking_ns for name, v in by_layer.items()} == {"w2": 0, "w3": 103, "w6": 0, "w7": 103}
     assert {name: v.exposed_ns for name, v in by_layer.items()} == {"w2": 0, "w3": 103, "w6": 0, "w7": 103}
     assert by_layer["w6"].slack_ns == 120 - 103
-    # the second of a pair goes where the first one was, so it cannot start before that layer is done
+    # the second of a pair goes where the first one was; under a limit that has no room for both it has to wait for it
     place = {graph.storages[r.storage].name: r.offset for r in schedule.residencies}
     assert place["w3"] == place["w2"] and place["w7"] == place["w6"]
     assert {by_layer[name].cause for name in ("w3", "w7")} == {"memory"}
+    # with room for both, nothing but the order in which they were asked for keeps it back
+    roomy = replace(schedule, memory_limit_bytes=schedule.memory_limit_bytes + 100)
+    assert [v.cause for v in transfer_verdicts(roomy)] == ["dependency", "order", "order", "order"]
 
 
 def test_the_cause_says_what_a_transfer_waited_for() -> None:

@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from hyperoffload_core.metrics import Column, TransferVerdict, covered_ns, transfer_verdicts, union_ns
+from hyperoffload_core.explain.verdicts import TransferVerdict, transfer_verdicts
+from hyperoffload_core.metrics import Column, covered_ns, union_ns
 from hyperoffload_core.recording import Profile, ProfileKind
 from hyperoffload_core.schedule import Transfer
 from profiles.lanes import Lane, Lanes, lanes, part_words
