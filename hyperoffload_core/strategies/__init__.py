@@ -6,12 +6,21 @@ from collections.abc import Mapping
 
 from hyperoffload_core.errors import near_matches
 from hyperoffload_core.strategies import (
+    deep_optimizer_states,
+    deepcompile,
+    functorch,
     hyper_parallel,
     hyperoffload,
     mindspore_distance,
     mindspore_peak,
+    mindspore_window,
     none,
+    paged_kv,
     reactive,
+    recompute,
+    superoffload,
+    zero_infinity,
+    zero_offload,
 )
 from hyperoffload_core.strategies.base import (
     Cancelled,
@@ -27,7 +36,16 @@ _MODULES = (
     reactive,
     mindspore_distance,
     mindspore_peak,
+    mindspore_window,
     hyper_parallel,
+    functorch,
+    deepcompile,
+    zero_offload,
+    zero_infinity,
+    superoffload,
+    deep_optimizer_states,
+    paged_kv,
+    recompute,
     hyperoffload,
 )
 STRATEGIES: dict[str, Strategy] = {m.STRATEGY.name: m.STRATEGY for m in _MODULES}
