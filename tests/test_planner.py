@@ -199,7 +199,9 @@ def test_a_storage_that_is_overwritten_first_need_not_come_in() -> None:
     read = GraphBuilder("read")
     old, y = read.storage("old", 9000, "kv_cache", True), read.storage("y", 1, "output")
     read.op("use", [old], [y])
-    assert step_lower_bound_ns(read.graph(), (10,), in_only, 5000) == 4000 * 1000
+    bound = step_lower_bound_ns(read.graph(), (10,), in_only, 5000)
+    comes_in_ns = (9000 + 1 - 5000) * 1000  # beside the output at the end, and the op waits for it
+    assert 0.9999 * comes_in_ns < bound <= comes_in_ns + 10
 
 
 def test_unknown_strategies_and_options_are_named() -> None:

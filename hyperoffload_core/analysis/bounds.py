@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from hyperoffload_core.analysis.relaxation import promising_cuts, relax
 from hyperoffload_core.hardware import Hardware
 from hyperoffload_core.ir import Graph, storages_of
-
-NANOSECONDS = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -53,20 +52,17 @@ def _kept_lifetimes(graph: Graph, kept: Sequence[int]) -> dict[int, tuple[int, i
     return result
 
 
-def step_lower_bound_ns(graph: Graph, durations_ns: Sequence[int], hardware: Hardware, limit_bytes: int) -> int:
+def step_lower_bound_ns(
+    graph: Graph, durations_ns: Sequence[int], hardware: Hardware, limit_bytes: int, *, recomputed: bool = False
+) -> int:
     """No schedule of this graph on this hardware under this limit takes a shorter step.
 
-    Three arguments. (1) Ops run one at a time, so the step takes at least the sum of their durations. (2) At the start
-    of the step at most ``limit_bytes`` of what exists then are on the device; every other byte that an op reads before
-    one overwrites it must come in, which keeps the in-link busy for bytes / bandwidth. (3) At the end at most
-    ``limit_bytes`` of the persistent storages are on the device; a persistent byte that was written and does not end on
-    the device must have gone out after its last write, so at least (written bytes - limit) go out. On a half-duplex
-    link (2) and (3) add up.
+    Ops run one at a time, so the step takes at least the sum of their durations; and it takes at least as long as the
+    linear relaxation of everything that has to move (`analysis.relaxation`). Only the first holds for schedules that
+    may run ops again instead of moving what they made (``recomputed``).
     """
-    used = [s for s in graph.storages if graph.exists_at_start(s.id) and graph.accesses[s.id]]
-    wanted = sum(s.bytes for s in used if graph.accesses[s.id][0].reads)
-    written = sum(s.bytes for s in graph.storages if s.persistent and any(a.writes for a in graph.accesses[s.id]))
-    time_in = max(0, wanted - limit_bytes) * NANOSECONDS // hardware.link_in.bytes_per_s
-    time_out = max(0, written - limit_bytes) * NANOSECONDS // hardware.link_out.bytes_per_s
-    links = time_in + time_out if hardware.duplex == "half" else max(time_in, time_out)
-    return max(sum(durations_ns), links)
+    compute = sum(durations_ns)
+    if recomputed or not graph.ops:
+        return compute
+    cuts = promising_cuts(graph, durations_ns, hardware, limit_bytes)
+    return max(compute, relax(graph, durations_ns, hardware, limit_bytes, cuts).bound_ns)
