@@ -144,7 +144,8 @@ def schedule_of_plan(
         transfers=transfers,
         residencies=residencies,
         homes=packed.homes,
-        metrics=replace(metrics, reserved_bytes=height),
+        # a workspace the address pass put above all stays may lie higher than it has to, by its alignment
+        metrics=replace(metrics, reserved_bytes=min(height, metrics.reserved_bytes)),
         notes=packed.notes,
     )
 
