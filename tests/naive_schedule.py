@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from random import Random
 
 import numpy as np
@@ -60,19 +61,20 @@ def naive_schedule(
     early_stores: bool = False,
     ahead: int | Mapping[int, int] = 0,
     parts: int = 1,
+    uneven: Random | None = None,
 ) -> Schedule:
     """Everything resident but for ``gaps``: ``(storage, k)`` leaves after its access k and is back for access k + 1.
 
     k = -1 is the gap before the first access, the last k the one to the end of the step. ``homes`` names storages at
     home in the pool. A prefetch is issued ``ahead`` ops earlier than just before its op; ``early_stores`` leave after
-    the last write of a stay, others after its last access; transfers are split into ``parts``. ``ahead`` may be one
-    number, or one per storage.
+    the last write of a stay, others after its last access; transfers are split into ``parts``, with ``uneven`` of
+    random sizes and in random order. ``ahead`` may be one number, or one per storage.
     """
     order = tuple(order) if order is not None else tuple(range(len(graph.ops)))
     durations = tuple(durations_ns) if durations_ns is not None else (10,) * len(graph.ops)
     home: list[Home] = [(homes or {}).get(s.id, "device") for s in graph.storages]
     stays = _stays(graph, order, set(gaps), home)
-    moves = _moves(graph, order, stays, early_stores, ahead, parts)
+    moves = _moves(graph, order, stays, early_stores, ahead, parts, uneven)
     _number(stays, moves)
     _place(graph, stays)
 
@@ -132,6 +134,7 @@ def _moves(
     early_stores: bool,
     ahead: int | Mapping[int, int],
     parts: int,
+    uneven: Random | None,
 ) -> list[_Move]:
     moves: list[_Move] = []
     last_access: dict[int, int] = {}
@@ -139,9 +142,13 @@ def _moves(
     def issue(kind: TransferKind, stay: _Stay, at: int) -> None:
         size = graph.storages[stay.storage].bytes
         count = min(parts, size)
-        for part in range(count):
-            low, high = size * part // count, size * (part + 1) // count
-            moves.append(_Move(kind, stay, at, high - low, low, count > 1))
+        cuts = [size * part // count for part in range(count + 1)]
+        if uneven is not None:
+            cuts = [0, *sorted(uneven.sample(range(1, size), count - 1)), size]
+        pieces = list(pairwise(cuts))
+        if uneven is not None:
+            uneven.shuffle(pieces)
+        moves.extend(_Move(kind, stay, at, high - low, low, count > 1) for low, high in pieces)
 
     for stay in stays:
         if stay.arrives:
@@ -349,7 +356,8 @@ def random_schedule(random: Random, most_ops: int = 14) -> Schedule:
         homes={s.id: "pool" for s in graph.storages if random.random() < rate / 2},
         early_stores=random.random() < 0.5,
         ahead=random.choice([0, 0, 1, 3]),
-        parts=random.choice([1, 1, 1, 3]),
+        parts=random.choice([1, 1, 2, 3]),
+        uneven=random if random.random() < 0.5 else None,
     )
 
 
