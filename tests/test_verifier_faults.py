@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import get_args
@@ -12,8 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hyperoffload_core
+from hyperoffload_core.schedule import Transfer
 from hyperoffload_core.verifier import Rule, verify, violations
 from tests.faults import FAULTS, Fault
+from tests.graphs import GraphBuilder
+from tests.naive_schedule import naive_schedule
 from tests.slow_events import breaks
 from tests.valid_schedules import SOURCES, STRATEGIES, valid_schedule
 
@@ -103,3 +107,22 @@ def test_the_verifier_shares_no_code_with_what_makes_schedules() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
     }
     assert not calls & {"link_transfers"}, "the order of transfers is worked out again"
+
+
+def test_what_a_store_reads_is_not_written_meanwhile() -> None:
+    """GIVEN a store beside other ops, of a storage that stays and is written again THEN that op waits for the store."""
+    b = GraphBuilder("checkpoint")
+    kept, other, out = b.storage("kept", 8), b.storage("other", 8), b.storage("out", 8, "output")
+    b.op("make", [], [kept])
+    b.op("long", [], [other])
+    b.op("update", [kept], [kept])
+    b.op("use", [kept, other], [out])
+    resident = naive_schedule(b.graph(), durations_ns=[10, 100, 10, 10])
+    store = Transfer(0, "store", kept, 8, 10, 21, after_ops=(0,))
+    times = tuple(replace(t, waits=(0,)) if t.op == 2 else t for t in resident.op_times)
+    stored = replace(
+        resident, transfers=(store,), op_times=times, metrics=replace(resident.metrics, bytes_out=8, exposed_ns=0)
+    )
+    verify(stored)
+    found = violations(replace(stored, op_times=resident.op_times))
+    assert [(v.rule, v.form, v.op, v.storage) for v in found] == [("store", "events", 2, kept)]
