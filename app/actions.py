@@ -17,7 +17,7 @@ from db.database import Database
 from db.queries import RunRow, find_run, load_profile
 from db.recordings import RunDescription, record_profile
 from hyperoffload_core.compile import compile_schedule
-from hyperoffload_core.cost import Durations, measured_durations, roofline_durations
+from hyperoffload_core.cost import Durations, measured_durations, original_durations, roofline_durations
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.graphfile import GraphFile, read_graph
 from hyperoffload_core.hardware import Hardware, load_hardware
@@ -106,11 +106,16 @@ def _problem(
             if profile.kind == "measured"
             else Durations(schedule.durations_ns, schedule.duration_source)
         )
-        return GraphFile(schedule.graph, run.source), _with_link(schedule.hardware, request.overrides), durations
+        durations = original_durations(schedule.graph, durations)
+        return (
+            GraphFile(schedule.graph.original, run.source),
+            _with_link(schedule.hardware, request.overrides),
+            durations,
+        )
     hardware = load_hardware(request.hardware or DEFAULT_HARDWARE, request.overrides)
     if run is not None:
         assert database is not None
-        content = GraphFile(load_profile(database, run.id, step=0).schedule.graph, run.source)
+        content = GraphFile(load_profile(database, run.id, step=0).schedule.graph.original, run.source)
     elif request.model.endswith((".json", ".json.gz")):
         content = read_graph(Path(request.model))
     else:

@@ -88,7 +88,7 @@ def compile_schedule(
         note = f"over the memory limit of {format_bytes(limit_bytes)} by {format_bytes(over)}"
         schedule = replace(schedule, notes=(*schedule.notes, note))
     request.progress(0.95, "verifying")
-    for violation in violations(schedule):
+    for violation in violations(schedule, graph):
         if over <= 0 or violation.rule != "limit":
             raise violation
     return schedule
@@ -103,7 +103,17 @@ def schedule_of_plan(
     strategy: str,
     limit_bytes: int,
 ) -> Schedule:
-    """Addresses, edges and times of a plan: the finished, not yet verified schedule."""
+    """Addresses, edges and times of a plan: the finished, not yet verified schedule.
+
+    A recomputed op takes as long as the op it runs again.
+    """
+    if plan.graph is None:
+        lower_bound_ns = step_lower_bound_ns(graph, durations.ns, hardware, limit_bytes)
+    else:
+        # bounds on transfers know no recomputation; that every op runs, one at a time, holds all the same
+        lower_bound_ns = sum(durations.ns)
+        graph = plan.graph
+        durations = Durations(tuple(durations.ns[o] for o in graph.origins), durations.source)
     packed, height = pack_plan(graph, plan, limit_bytes)
     edges, times, step_ns = time_plan(graph, packed, durations.ns, hardware)
     op_times = tuple(
@@ -129,7 +139,7 @@ def schedule_of_plan(
         op_times,
         transfers,
         residencies,
-        step_lower_bound_ns(graph, durations.ns, hardware, limit_bytes),
+        lower_bound_ns,
     )
     return Schedule(
         graph=graph,

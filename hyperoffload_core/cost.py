@@ -51,6 +51,12 @@ def roofline_durations(graph: Graph, hardware: Hardware) -> Durations:
     return Durations(ns, f"roofline of {hardware.title}")
 
 
+def original_durations(graph: Graph, durations: Durations) -> Durations:
+    """Those of the ops of ``graph.original``, of durations that are one per op of ``graph``."""
+    ns = tuple(ns for op, ns in zip(graph.ops, durations.ns, strict=True) if op.recompute_of is None)
+    return Durations(ns, durations.source)
+
+
 def moved_bytes(graph: Graph, op: Op) -> int:
     """Bytes the op reads from and writes to device memory, by the rule of `roofline_durations`."""
     written = sum(graph.storages[s].bytes for s in op.writes)

@@ -14,7 +14,7 @@ from hyperoffload_core.ir import Graph, GraphError, Op, Storage, check_graph
 
 FORMAT = "hyperoffload.graph"
 VERSION = 1
-_RARE = ("stateful", "recompute_of")
+_RARE = {"stateful": False, "recompute_of": None}
 
 
 class GraphFileError(UserError):
@@ -89,7 +89,7 @@ def read_graph(path: Path) -> GraphFile:
 def _row(item: Op | Storage) -> dict[str, Any]:
     """Every field of an op or a storage, but what few have only where it is."""
     row = {f.name: getattr(item, f.name) for f in fields(item)}
-    return {name: value for name, value in row.items() if name not in _RARE or value not in (None, False)}
+    return {name: value for name, value in row.items() if name not in _RARE or value is not _RARE[name]}
 
 
 def _tuples(row: dict[str, Any]) -> dict[str, Any]:

@@ -97,7 +97,8 @@ def run_session(
     in_run = measured_durations(measured[NO_OFFLOAD])
     for policy, schedule in schedules.items():
         said = f"predicted for {hardware.title}, {conditions[1]}; op durations {in_run.source} of the same run"
-        report(Recorded(policy, simulate(schedule, op_ns=in_run.ns, conditions=said)))
+        op_ns = [in_run.ns[op] for op in schedule.graph.origins]
+        report(Recorded(policy, simulate(schedule, op_ns=op_ns, conditions=said)))
     report(Progress(0, 0, "comparing results with MindSpore's own graph-mode run"))
     report(_check(model, outcomes, steps))
 

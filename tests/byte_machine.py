@@ -3,6 +3,9 @@
 Each byte of the arena and of the pool holds a tag: (storage, value number, byte). While an op or transfer runs, the
 bytes it writes hold marks of its own; whoever meddles with them, or reads them, is found out. Two steps run one after
 the other in the same memory, so that a step must leave things where the next one looks for them.
+
+A recomputed op must find the tags its original found, and puts those its original wrote into its own storages; whoever
+reads these must find the tag that the original storage has at that place of captured order.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from hyperoffload_core.schedule import Schedule, Transfer
 from hyperoffload_core.simulator import DeadlockError, event_times
 
 Tag = tuple[int, int, int]
+Value = tuple[int, int]  # storage, value number
 EMPTY: Tag = (-1, -1, -1)
 
 
@@ -55,6 +59,10 @@ class _Machine:
     def _tags(self, storage: int, value: int) -> list[Tag]:
         return [(storage, value, byte) for byte in range(self.sizes[storage])]
 
+    def _written(self, before: Value) -> list[Tag]:
+        """What a write leaves where ``before`` was."""
+        return self._tags(before[0], before[1] + 1)
+
     def _mark(self, length: int) -> list[Tag]:
         mark = next(self.marks)
         return [(-2, mark, byte) for byte in range(length)]
@@ -67,11 +75,18 @@ class _Machine:
         self.begun = True
         # which value each op must see: as many as writes before it in captured order
         base, writes = list(self.value), [0] * len(self.sizes)
-        expected: dict[tuple[int, int], int] = {}
+        expected: dict[tuple[int, int], Value] = {}  # by op and storage, before a write
         for op in graph.ops:
-            for storage in storages_of(op):
-                expected[op.id, storage] = base[storage] + writes[storage]
-            for storage in op.writes:
+            first = op if op.recompute_of is None else graph.ops[op.recompute_of]
+            for storage, of in [*zip(op.reads, first.reads, strict=True), *zip(op.writes, first.writes, strict=True)]:
+                copied = graph.storages[of].recompute_of
+                if op is not first:
+                    expected[op.id, storage] = expected[first.id, of]
+                elif copied is not None:
+                    expected[op.id, storage] = (copied, base[copied] + writes[copied])
+                else:
+                    expected[op.id, storage] = (storage, base[storage] + writes[storage])
+            for storage in op.writes if op is first else ():
                 writes[storage] += 1
         self.value = [b + w for b, w in zip(base, writes, strict=True)]
 
@@ -130,7 +145,7 @@ class _Machine:
             if found != tags:
                 raise Corruption(f"{storage.name} does not end the step at home")
 
-    def _op_starts(self, op: int, expected: dict[tuple[int, int], int]) -> None:
+    def _op_starts(self, op: int, expected: dict[tuple[int, int], Value]) -> None:
         graph = self.schedule.graph
         self._check_reads(op, graph.ops[op].reads, expected)
         for storage in graph.ops[op].writes:
@@ -139,19 +154,19 @@ class _Machine:
                 raise Corruption(f"op {op} writes {graph.storages[storage].name}, which has no place")
             self.arena[place : place + size] = self.running[f"op {op}", storage] = self._mark(size)
 
-    def _op_ends(self, op: int, expected: dict[tuple[int, int], int]) -> None:
+    def _op_ends(self, op: int, expected: dict[tuple[int, int], Value]) -> None:
         graph = self.schedule.graph
         self._check_reads(op, [s for s in graph.ops[op].reads if s not in graph.ops[op].writes], expected)
         for storage in graph.ops[op].writes:
             place, size = self.op_place[op, storage], self.sizes[storage]
             if self.arena[place : place + size] != self.running.pop((f"op {op}", storage)):
                 raise Corruption(f"{graph.storages[storage].name} was overwritten while op {op} wrote it")
-            self.arena[place : place + size] = self._tags(storage, expected[op, storage] + 1)
+            self.arena[place : place + size] = self._written(expected[op, storage])
 
-    def _check_reads(self, op: int, storages: Sequence[int], expected: dict[tuple[int, int], int]) -> None:
+    def _check_reads(self, op: int, storages: Sequence[int], expected: dict[tuple[int, int], Value]) -> None:
         for storage in storages:
             place, size = self.op_place[op, storage], self.sizes[storage]
-            if place < 0 or self.arena[place : place + size] != self._tags(storage, expected[op, storage]):
+            if place < 0 or self.arena[place : place + size] != self._tags(*expected[op, storage]):
                 raise Corruption(f"op {op} does not find {self.schedule.graph.storages[storage].name}")
 
     def _source(self, number: int, t: Transfer) -> list[Tag]:

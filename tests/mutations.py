@@ -1,4 +1,4 @@
-"""Random damage to a schedule: an edge dropped, addresses moved, a transfer gone."""
+"""Random damage to a schedule: an edge dropped, addresses moved, a transfer gone, a recomputed op that lies."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
+from hyperoffload_core.ir import Op
 from hyperoffload_core.schedule import Schedule
 
 
@@ -110,6 +111,60 @@ def swap_ops(random: Random, schedule: Schedule) -> Schedule:
     time[first] = replace(time[first], start_ns=end - schedule.durations_ns[first], end_ns=end)
     return replace(schedule, order=tuple(order), op_times=tuple(time[op] for op in order))
 
+
+def _with_op(schedule: Schedule, op: Op) -> Schedule:
+    ops = list(schedule.graph.ops)
+    ops[op.id] = op
+    return replace(schedule, graph=replace(schedule.graph, ops=tuple(ops)))
+
+
+def read_another_version(random: Random, schedule: Schedule) -> Schedule:
+    """An op reads an original where it read a copy, or a copy where it read the original."""
+    graph = schedule.graph
+    pairs = [(s.id, s.recompute_of) for s in graph.storages if s.recompute_of is not None]
+    swaps = [(op, here, there) for op in graph.ops for pair in pairs for here, there in (pair, pair[::-1])]
+    rows = [(op, here, there) for op, here, there in swaps if here in op.reads and there not in op.reads + op.writes]
+    if not rows:
+        return schedule
+    op, here, there = random.choice(rows)
+    return _with_op(schedule, replace(op, reads=tuple(there if s == here else s for s in op.reads)))
+
+
+def recompute_another_op(random: Random, schedule: Schedule) -> Schedule:
+    """A recomputed op claims to be another one."""
+    rows = [op for op in schedule.graph.ops if op.recompute_of is not None]
+    if not rows:
+        return schedule
+    op = random.choice(rows)
+    return _with_op(schedule, replace(op, recompute_of=random.randrange(len(schedule.graph.ops))))
+
+
+def copy_of_another_storage(random: Random, schedule: Schedule) -> Schedule:
+    """A copy claims to hold another storage's value."""
+    graph = schedule.graph
+    rows = [s for s in graph.storages if s.recompute_of is not None]
+    originals = [s.id for s in graph.storages if s.recompute_of is None]
+    if not rows:
+        return schedule
+    storages, row = list(graph.storages), random.choice(rows)
+    storages[row.id] = replace(row, recompute_of=random.choice(originals))
+    return replace(schedule, graph=replace(graph, storages=tuple(storages)))
+
+
+def run_again_what_has_side_effects(random: Random, schedule: Schedule) -> Schedule:
+    """The original of a recomputed op turns out to be random."""
+    rows = [op.recompute_of for op in schedule.graph.ops if op.recompute_of is not None]
+    if not rows:
+        return schedule
+    return _with_op(schedule, replace(schedule.graph.ops[random.choice(rows)], stateful=True))
+
+
+RECOMPUTE_MUTATIONS: tuple[Callable[[Random, Schedule], Schedule], ...] = (
+    read_another_version,
+    recompute_another_op,
+    copy_of_another_storage,
+    run_again_what_has_side_effects,
+)
 
 MUTATIONS: tuple[Callable[[Random, Schedule], Schedule], ...] = (
     drop_wait,

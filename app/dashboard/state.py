@@ -58,12 +58,13 @@ class State:
     def ground(self, run_id: int) -> Ground:
         """What limits refer to when a run is tuned."""
         schedule = self.schedule(run_id)
+        graph = schedule.graph.original
         with self._lock:
-            if schedule.graph.hash in self._grounds:
-                return replace(self._grounds[schedule.graph.hash], device_bytes=schedule.hardware.device_bytes)
-        ground = ground_of(schedule.graph, schedule.hardware.device_bytes)
+            if graph.hash in self._grounds:
+                return replace(self._grounds[graph.hash], device_bytes=schedule.hardware.device_bytes)
+        ground = ground_of(graph, schedule.hardware.device_bytes)
         with self._lock:
-            self._grounds[schedule.graph.hash] = ground
+            self._grounds[graph.hash] = ground
             while len(self._grounds) > KEPT_STEPS:
                 self._grounds.popitem(last=False)
         return ground

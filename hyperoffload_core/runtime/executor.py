@@ -75,9 +75,10 @@ class Executor:
         poison: bool = False,
         timeout_s: float = 60.0,
     ) -> None:
-        if captured.graph.hash != schedule.graph.hash:
+        original = schedule.graph.original
+        if captured.graph.hash != original.hash:
             raise ExecutionError(
-                f"the schedule was made for graph {schedule.graph.name!r} ({schedule.graph.hash[:12]}),"
+                f"the schedule was made for graph {schedule.graph.name!r} ({original.hash[:12]}),"
                 f" not for {captured.graph.name!r} ({captured.graph.hash[:12]})"
             )
         use_synchronous_kernels()
@@ -292,15 +293,19 @@ class Executor:
             stream, count = self._counts[transfer]
             waits[stream] = max(waits.get(stream, 0), count)
         name = self._graph.ops[op].name
+        read, written = self._copies(self._graph.ops[op].reads), self._copies(self._graph.ops[op].writes)
 
-        def place(view: TensorView) -> Array:
-            if (op, view.storage) not in self._plan.of_op:
-                raise ExecutionError(f"op {name!r} has an argument in storage {view.storage}, which it does not access")
-            stay = self._plan.stays[self._plan.of_op[op, view.storage]]
+        def memory(view: TensorView, storage: int) -> Array:
+            if (op, storage) not in self._plan.of_op:
+                raise ExecutionError(f"op {name!r} has an argument in storage {storage}, which it does not access")
+            stay = self._plan.stays[self._plan.of_op[op, storage]]
             return self._arena.view(stay.residency.offset + view.offset_bytes, view.shape, view.dtype)
 
+        def place(view: TensorView) -> Array:
+            return memory(view, written.get(view.storage, view.storage))
+
         def share(view: TensorView) -> Tensor:
-            array = place(view)
+            array = memory(view, read.get(view.storage, view.storage))
             key = (array.ctypes.data, view.shape, view.dtype)
             if key not in self._tensors:
                 self._tensors[key] = Tensor.from_numpy(array)
@@ -308,11 +313,16 @@ class Executor:
 
         stays = self._plan.stays
         return _Step(
-            kernel=Kernel(self.captured.program.calls[op], name, place, share),
+            kernel=Kernel(self.captured.program.calls[self._graph.origins[op]], name, place, share),
             waits=tuple(waits.items()),
             begins=tuple(i for i in uses if stays[i].begins_with == "op" and stays[i].first == op),
             uses=uses,
         )
+
+    def _copies(self, storages: Sequence[int]) -> dict[int, int]:
+        """The copy that takes the place of an original storage, where the program names only the original."""
+        of = {s: self._graph.storages[s].recompute_of for s in storages}
+        return {original: s for s, original in of.items() if original is not None}
 
     def _concrete_transfer(self, transfer: Transfer, row: int) -> Copy:
         stream, place = self._counts[transfer.id]

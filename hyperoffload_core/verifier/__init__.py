@@ -4,7 +4,7 @@ It reads the schedule alone and shares no code with what makes schedules: depend
 order, live bytes and metrics are all worked out again. The timed form asks whether the planned times keep the rules.
 The event form asks whether order, waits and edges keep them whatever the durations are: every op and transfer gets a
 vector clock over the streams, and all pairs that touch the same bytes of the device or the same remote copy must be
-ordered by it.
+ordered by it. Recomputed ops are held against their originals by following values in captured order.
 
 An op that writes a storage without reading it is taken to overwrite all of it; a partial write must be declared as a
 read and a write.
@@ -12,9 +12,11 @@ read and a write.
 
 from __future__ import annotations
 
+from hyperoffload_core.ir import Graph
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.verifier.events import clocks_of, event_violations
 from hyperoffload_core.verifier.numbers import limit_violations, metric_violations, workspace_violations
+from hyperoffload_core.verifier.recomputed import graph_violations, recompute_violations
 from hyperoffload_core.verifier.structure import order_violations, structure_violations
 from hyperoffload_core.verifier.timed import storage_violations, time_violations
 from hyperoffload_core.verifier.timeline import timeline_of
@@ -23,8 +25,10 @@ from hyperoffload_core.verifier.violation import Rule, ScheduleViolation
 __all__ = ["Rule", "ScheduleViolation", "verify", "violations"]
 
 
-def violations(schedule: Schedule) -> list[ScheduleViolation]:
+def violations(schedule: Schedule, graph: Graph | None = None) -> list[ScheduleViolation]:
     """Every violation found, in time order; empty for a valid schedule.
+
+    Given ``graph``, what the schedule runs must be its ops, apart from recomputed ones.
 
     A document that contradicts itself (unknown ids, an op missing) is reported alone, since nothing else can be
     checked then; wrong metrics are reported only when all else is right.
@@ -33,7 +37,9 @@ def violations(schedule: Schedule) -> list[ScheduleViolation]:
     if broken:
         return broken
     timeline = timeline_of(schedule)
-    found = [*order_violations(timeline), *storage_violations(timeline)]
+    found = [*order_violations(timeline), *recompute_violations(timeline), *storage_violations(timeline)]
+    if graph is not None:
+        found += graph_violations(schedule, graph)
     clocks = clocks_of(timeline)
     if isinstance(clocks, ScheduleViolation):
         found.append(clocks)
@@ -44,8 +50,8 @@ def violations(schedule: Schedule) -> list[ScheduleViolation]:
     return found or list(metric_violations(timeline))
 
 
-def verify(schedule: Schedule) -> None:
-    """Raise the first `ScheduleViolation`; return silently when every rule holds."""
-    found = violations(schedule)
+def verify(schedule: Schedule, graph: Graph | None = None) -> None:
+    """Raise the first of `violations`; return silently when every rule holds."""
+    found = violations(schedule, graph)
     if found:
         raise found[0]

@@ -68,6 +68,9 @@ def _graph_faults(schedule: Schedule) -> Iterator[ScheduleViolation]:
     for position, storage in enumerate(graph.storages):
         if storage.id != position or storage.bytes <= 0:
             yield _fault(f"storage {storage.name!r}: id {storage.id}, {storage.bytes} bytes", None, position)
+        of = storage.recompute_of
+        if of is not None and not (0 <= of < len(graph.storages) and graph.storages[of].recompute_of is None):
+            yield _fault(f"storage {storage.name!r} is a copy of storage {of}, which is no original", None, position)
     for home in set(schedule.homes) - {"device", "pool"}:
         yield _fault(f"home {home!r}; a home is the device or the pool")
     for position, op in enumerate(graph.ops):
@@ -77,6 +80,8 @@ def _graph_faults(schedule: Schedule) -> Iterator[ScheduleViolation]:
             yield _fault(f"op {op.name!r} accesses a storage the graph does not have", position)
         if any(not 0 <= earlier < len(graph.ops) for earlier in op.after):
             yield _fault(f"op {op.name!r} depends on an op the graph does not have", position)
+        if op.recompute_of is not None and not 0 <= op.recompute_of < len(graph.ops):
+            yield _fault(f"op {op.name!r} recomputes an op the graph does not have", position)
 
 
 def order_violations(timeline: Timeline) -> Iterator[ScheduleViolation]:

@@ -16,6 +16,7 @@ Rule = Literal[
     "address",  # 6: two stays alive at once share no byte
     "home",  # 7: where the step leaves storages
     "transfer",  # 8: one transfer per storage, parts that cover it once
+    "recompute",  # 1: a second run gives what the first gave, and no op of the graph is missing
     "deadlock",  # 9: nothing waits in a circle
     "time",  # durations, and starts no earlier than what is waited for
     "metrics",  # the numbers follow from the timeline

@@ -1,0 +1,168 @@
+"""Strategy `recompute`: sublinear memory cost by recomputation; nothing moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hyperoffload_core.analysis.liveness import live_peak_bytes
+from hyperoffload_core.ir import Graph
+from hyperoffload_core.passes.plan import Plan
+from hyperoffload_core.passes.recomputation import Recomputation, Versions, ops_again, recompute, repeatable
+from hyperoffload_core.policy import Action
+from hyperoffload_core.strategies import none
+from hyperoffload_core.strategies.base import Option, Request, Strategy
+
+
+def plan(request: Request) -> Plan:
+    """The forward ops are cut into segments; of each but the last only what later segments read is kept, and the rest
+    runs again ahead of the first op of the backward pass that reads it. Captured order, everything on the device.
+
+    A layer is a stretch between two places of the forward pass where few bytes cross; segments are cut there, by
+    cumulative bytes of the activations the backward pass reads. The search begins with the square root of the number
+    of layers, goes up until the live peak meets the limit, then looks by bisection for the fewest segments that do: the
+    fewer, the longer the last one, whose ops need no second run. Of all that were tried and meet the limit the quickest
+    is taken; if none meets it, of those with the lowest peak.
+
+    Stays with the device copy: what a rule says to keep (rules that say offload are not followed), results of ops that
+    cannot run again (random, in place, or reading what was overwritten meanwhile).
+    """
+    forward = _Forward(request.graph, request.actions)
+    asked = int(request.options["segments"])
+    graph = _recomputed(forward, asked) if asked else _searched(request, forward)
+    if graph is request.graph:
+        return none.plan(request)
+    durations_ns = tuple(request.durations_ns[o] for o in graph.origins)
+    return replace(none.plan(replace(request, graph=graph, durations_ns=durations_ns)), graph=graph)
+
+
+def _searched(request: Request, forward: _Forward) -> Graph:
+    graphs: dict[int, Graph] = {1: request.graph}
+    peaks: dict[int, int] = {1: live_peak_bytes(request.graph)}
+
+    def peak(segments: int) -> int:
+        if segments not in graphs:
+            request.check_cancelled()
+            request.progress(len(graphs) / 20, f"trying {segments} segments")
+            graphs[segments] = _recomputed(forward, segments)
+            peaks[segments] = live_peak_bytes(graphs[segments])
+        return peaks[segments]
+
+    layers = len(forward.cuts) + 1
+    tried = max(1, ceil(sqrt(layers)))
+    while peak(tried) > request.limit_bytes and tried < layers:
+        tried = min(2 * tried, layers)
+    aim = max(request.limit_bytes, min(peaks.values()))
+    low, high = 1, min(n for n, p in peaks.items() if p <= aim)
+    while low < high:
+        middle = (low + high) // 2
+        if peak(middle) <= aim:
+            high = middle
+        else:
+            low = middle + 1
+    good = [n for n in graphs if peaks[n] <= aim]
+    return graphs[min(good, key=lambda n: (sum(request.durations_ns[o] for o in graphs[n].origins), n))]
+
+
+class _Forward:
+    """What the segments are made of: the forward ops, the places to cut between them, and who reads what.
+
+    ``saved[op]`` are bytes the op leaves for the backward pass; ``crossing[op]`` bytes of activations made up to it and
+    read by later forward ops.
+    """
+
+    def __init__(self, graph: Graph, actions: Sequence[Action]) -> None:
+        self.graph = graph
+        self.versions = Versions(graph)
+        self.ops = [op.id for op in graph.ops if op.phase == "forward"]
+        self.place = {op: n for n, op in enumerate(self.ops)}
+        self.backward_readers: dict[int, list[int]] = {}
+        self.last_forward: dict[int, int] = {}  # storage -> place of its last reader
+        saved = np.zeros(len(self.ops), np.int64)
+        crossing = np.zeros(len(self.ops) + 1, np.int64)
+        for storage in graph.storages:
+            accesses = graph.accesses[storage.id]
+            if not accesses or accesses[0].op not in self.place or graph.exists_at_start(storage.id):
+                continue
+            first, writers = self.place[accesses[0].op], [a.op for a in accesses if a.writes]
+            inside = [self.place[a.op] for a in accesses if a.op in self.place]
+            self.last_forward[storage.id] = max(inside)
+            crossing[first] += storage.bytes
+            crossing[max(inside)] -= storage.bytes
+            readers = [a.op for a in accesses if a.op not in self.place]
+            if readers:
+                saved[first] += storage.bytes
+            kept = actions[storage.id] == "keep" or graph.lives_to_end(storage.id) or len(writers) > 1
+            if readers and not kept:
+                self.backward_readers[storage.id] = readers
+        self.saved = np.cumsum(saved)
+        self.crossing = np.cumsum(crossing[:-1])
+        self.cuts = _low_places(self.crossing)
+
+    def segments(self, count: int) -> list[tuple[int, int]]:
+        """First and last place of each segment: at most ``count``, of about equal bytes of saved activations.
+
+        Within a quarter of a segment around each even share the cut goes where fewest bytes cross.
+        """
+        if not self.ops:
+            return []
+        ends = {len(self.ops) - 1}
+        for number in range(1, count if len(self.cuts) else 1):
+            away = np.abs(self.saved[self.cuts] * count - int(self.saved[-1]) * number)
+            near = away <= max(int(away.min()), int(self.saved[-1]) // 4)
+            ends.add(int(self.cuts[np.lexsort((away, self.crossing[self.cuts], ~near))[0]]))
+        last = sorted(ends)
+        return list(zip([0, *(e + 1 for e in last[:-1])], last, strict=True))
+
+
+def _low_places(crossing: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Places where fewer bytes cross than before and no more than behind: the ends of layers."""
+    here, before, behind = crossing[1:-1], crossing[:-2], crossing[2:]
+    return 1 + np.flatnonzero((here < before) & (here <= behind))
+
+
+def _recomputed(forward: _Forward, count: int) -> Graph:
+    items = [item for first, last in forward.segments(count)[:-1] if (item := _segment(forward, first, last))]
+    return recompute(forward.graph, items) if items else forward.graph
+
+
+def _segment(forward: _Forward, first: int, last: int) -> Recomputation | None:
+    """What runs again for one segment, None where there is nothing to gain."""
+    graph, versions = forward.graph, forward.versions
+    inside = set(forward.ops[first : last + 1])
+    dropped: dict[int, int] = {}  # storage -> the op that writes it
+    for op in forward.ops[first : last + 1]:
+        for storage in graph.ops[op].writes:
+            if storage in forward.backward_readers and forward.last_forward[storage] <= last:
+                dropped[storage] = op
+
+    def available(storage: int, writer: int) -> bool:
+        """What other segments made is there, and what later ones read; of the rest what nobody can make again."""
+        if writer not in inside or forward.last_forward[storage] > last:
+            return True
+        return storage not in dropped and not repeatable(graph, graph.ops[writer])
+
+    while dropped:
+        readers = sorted({r for storage in dropped for r in forward.backward_readers[storage]})
+        ops = ops_again(graph, versions, set(dropped.values()), readers[0], available)
+        if ops is not None:
+            return Recomputation(ops, readers[0], tuple(readers))
+        lost = [s for s, op in dropped.items() if ops_again(graph, versions, (op,), readers[0], available) is None]
+        for storage in lost:
+            del dropped[storage]
+    return None
+
+
+STRATEGY = Strategy(
+    name="recompute",
+    title="Recomputation (sublinear memory)",
+    help="Keeps what crosses between segments of the forward pass and runs the rest again in the backward pass.",
+    source="Training Deep Nets with Sublinear Memory Cost, arXiv 1604.06174: segments under a budget. Assumed: where "
+    "the forward pass may be cut, which the paper leaves to the user.",
+    plan=plan,
+    options=(Option("segments", 0, "segments of the forward pass; 0: as many as the memory limit needs", minimum=0),),
+)
