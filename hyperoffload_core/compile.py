@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from hyperoffload_core.analysis.bounds import SmallestLimit, smallest_feasible_limit, step_lower_bound_ns
+from hyperoffload_core.analysis.bounds import smallest_feasible_limit, step_lower_bound_ns
+from hyperoffload_core.analysis.infeasible import Infeasible, explain_infeasible
 from hyperoffload_core.analysis.liveness import live_peak_bytes
 from hyperoffload_core.cost import Durations
 from hyperoffload_core.errors import UserError
@@ -31,11 +32,15 @@ from hyperoffload_core.verifier import violations
 
 
 class InfeasibleError(UserError):
-    """No schedule meets the limit. ``smallest`` is the smallest limit that can be met and the op that sets it."""
+    """No schedule meets the limit. ``smallest`` is the smallest limit that can be met and the op that sets it, ``why``
+    the op's working set and what would make it fit, ``advice`` the latter in one sentence.
+    """
 
-    def __init__(self, message: str, smallest: SmallestLimit) -> None:
+    def __init__(self, message: str, why: Infeasible) -> None:
         super().__init__(message)
-        self.smallest = smallest
+        self.why = why
+        self.smallest = why.smallest
+        self.advice = why.advice
 
 
 def compile_schedule(
@@ -60,7 +65,8 @@ def compile_schedule(
     kept = [s for s, action in enumerate(actions) if action == "keep"]
     smallest = smallest_feasible_limit(graph, kept)
     if strategy.keeps_limit and limit_bytes < smallest.bytes:
-        raise InfeasibleError(_infeasible(graph, limit_bytes, smallest), smallest)
+        why = explain_infeasible(graph, limit_bytes, kept, smallest)
+        raise InfeasibleError(why.sentence, why)
     request = Request(
         graph=graph,
         durations_ns=durations.ns,
@@ -79,7 +85,7 @@ def compile_schedule(
         raise InfeasibleError(
             f"strategy {strategy.name!r} found no schedule under {format_bytes(limit_bytes)} with these keep rules; "
             f"keep less, or raise the limit above {format_bytes(smallest.bytes)}",
-            smallest,
+            explain_infeasible(graph, limit_bytes, kept, smallest),
         ) from error
     document = policy_to_document(policy.model_copy(update={"options": options}))
     schedule = schedule_of_plan(graph, durations, hardware, plan, document, strategy.name, limit_bytes)
@@ -173,19 +179,3 @@ def _residencies(plan: Plan, times: EventTimes, step_ns: int) -> tuple[Residency
             end = max(end, int(times.transfer_end[stay.store]))
         result.append(Residency(stay.storage, offset, start, step_ns if stay.to_end else end))
     return tuple(result)
-
-
-def _infeasible(graph: Graph, limit_bytes: int, smallest: SmallestLimit) -> str:
-    if smallest.op is None:
-        reason = "its outputs and kept storages alone need that much at the end of the step"
-    else:
-        op = graph.ops[smallest.op]
-        largest = max(smallest.working_set, key=lambda s: graph.storages[s].bytes)
-        reason = (
-            f"op {op.name!r} needs that much at once for what it reads and writes "
-            f"(the largest is {graph.storages[largest].name!r} with {format_bytes(graph.storages[largest].bytes)})"
-        )
-    return (
-        f"the memory limit {format_bytes(limit_bytes)} cannot be met; the smallest feasible limit is "
-        f"{format_bytes(smallest.bytes)} ({smallest.bytes} bytes), because {reason}"
-    )

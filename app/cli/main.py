@@ -69,7 +69,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             return _say("interrupted", 130)
         return ended.code if isinstance(ended.code, int) else 0
     except UserError as error:
-        return _say(str(error), 2)
+        return _say(str(error), 2, getattr(error, "advice", ""))
     except KeyboardInterrupt:
         return _say("interrupted", 130)
     except BrokenPipeError:
@@ -90,8 +90,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _say(sentence: str, code: int) -> int:
+def _say(sentence: str, code: int, advice: str = "") -> int:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print("hyperoffload:", style="bold red" if code not in (0, 130) else "bold", end=" ")
     console.print(sentence, markup=False)
+    if advice:
+        console.print(advice, markup=False)
     return code
