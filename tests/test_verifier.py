@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hyperoffload_core.ir import Op, Storage
+from hyperoffload_core.passes.recomputation import Recomputation, recompute
 from hyperoffload_core.schedule import Schedule, Transfer
 from hyperoffload_core.verifier import ScheduleViolation, verify, violations
 from tests.byte_machine import Corruption, run_bytes
 from tests.graphs import TINY_HALF, GraphBuilder, chain, race, training
-from tests.mutations import MUTATIONS
+from tests.mutations import MUTATIONS, RECOMPUTE_MUTATIONS
 from tests.naive_schedule import naive_schedule, random_durations, random_schedule
+from tests.recomputations import random_recomputed_schedule
 from tests.slow_events import breaks
 
 Damage = Callable[[Schedule], Schedule]
@@ -410,6 +413,115 @@ def test_a_document_that_contradicts_itself_is_told_as_such(damage: Damage) -> N
     assert {v.rule for v in damaged(damage)} == {"structure"}
 
 
+# --- recomputed ops ---------------------------------------------------------------------------------------------------
+
+
+def recomputed_step() -> Schedule:
+    """Training over two layers; forward:0 runs again (op 3) for backward:1 (op 4), into the last storage."""
+    return naive_schedule(recompute(training(2), [Recomputation((0,), 3, (3,))]))
+
+
+def with_graph_op(s: Schedule, op: int, **changes: object) -> Schedule:
+    ops: list[Op] = list(s.graph.ops)
+    ops[op] = replace(ops[op], **changes)  # type: ignore[arg-type]
+    return replace(s, graph=replace(s.graph, ops=tuple(ops)))
+
+
+def with_storage(s: Schedule, storage: int, **changes: object) -> Schedule:
+    storages: list[Storage] = list(s.graph.storages)
+    storages[storage] = replace(storages[storage], **changes)  # type: ignore[arg-type]
+    return replace(s, graph=replace(s.graph, storages=tuple(storages)))
+
+
+COPY = 13
+RECOMPUTE: dict[str, tuple[Damage, str]] = {
+    "another primitive": (lambda s: with_graph_op(s, 3, primitive="other"), "is another call"),
+    "another workspace": (lambda s: with_graph_op(s, 3, workspace_bytes=9), "is another call"),
+    "another duration": (lambda s: replace(s, durations_ns=(10, 10, 10, 9, 10, 10, 10, 10)), "takes 9 ns"),
+    "another op": (lambda s: with_graph_op(s, 3, recompute_of=1), "does not hold what 'forward:1' read there"),
+    "itself": (lambda s: with_graph_op(s, 3, recompute_of=3), "no original op before it"),
+    "a later op": (lambda s: with_graph_op(s, 3, recompute_of=5), "no original op before it"),
+    "other values": (lambda s: with_graph_op(s, 3, reads=(4, 1)), "does not hold what 'forward:0' read there"),
+    "values in another place": (lambda s: with_graph_op(s, 3, reads=(0, 4)), "does not hold what 'forward:0' read"),
+    "fewer values": (lambda s: with_graph_op(s, 3, reads=(4,)), "reads 1 storages, 'forward:0' read 2"),
+    "random": (lambda s: with_graph_op(s, 0, stateful=True), "it has hidden state"),
+    "in place": (lambda s: with_graph_op(s, 0, writes=(5, 0)), "it updates 'w0' in place"),
+    "the original's storage": (lambda s: with_graph_op(s, 3, writes=(5,)), "which is no copy of 'a0'"),
+    "a copy of something else": (lambda s: with_storage(s, COPY, recompute_of=6), "which is no copy of 'a0'"),
+    "a copy of another size": (lambda s: with_storage(s, COPY, bytes=9), "differs in size from 'a0'"),
+    "a copy that stays": (lambda s: with_storage(s, COPY, tensor_class="output"), "a copy that outlives the step"),
+    "a copy filled by others": (lambda s: with_graph_op(s, 2, writes=(7, 8, COPY)), "only a recomputed op may write"),
+    "a copy read too early": (lambda s: with_graph_op(s, 1, reads=(COPY, 1)), "does not hold the value 'a0' has"),
+    "an update of the original": (lambda s: with_graph_op(s, 4, writes=(9, 10, 5)), "in place, yet reads a copy"),
+}  # fmt: skip
+
+
+def test_a_recomputed_step_passes() -> None:
+    s = recomputed_step()
+    verify(s, training(2))
+    assert s.graph.storages[COPY].name == "a0 (recomputed)" and COPY in s.graph.ops[4].reads
+
+
+@pytest.mark.parametrize("damage", RECOMPUTE, ids=str)
+def test_a_second_run_that_does_not_repeat_the_first_is_told(damage: str) -> None:
+    change, message = RECOMPUTE[damage]
+    found = [v for v in violations(change(recomputed_step())) if v.rule == "recompute"]
+    assert any(message in str(v) for v in found), [str(v) for v in violations(change(recomputed_step()))]
+    assert all(v.op is not None for v in found)
+
+
+def test_a_weight_updated_before_the_second_run_is_another_value() -> None:
+    """GIVEN the second run moves behind the update of its weight THEN its value is not the one that is needed."""
+    b = GraphBuilder("updated")
+    w, a, g, out = (
+        b.storage("w", 8, "weight", True),
+        b.storage("a", 8),
+        b.storage("g", 8),
+        b.storage("out", 8, "output"),
+    )
+    b.op("forward", [w], [a])
+    b.op("make g", [], [g])
+    b.op("update", [w, g], [w], "optimizer")
+    b.op("backward", [a], [out], "backward")
+    graph = b.graph()
+    verify(naive_schedule(recompute(graph, [Recomputation((0,), 2, (3,))])), graph)
+    again = naive_schedule(graph).graph
+    second = replace(again.ops[0], id=3, name="again", reads=(w,), writes=(4,), after=(0, 2), recompute_of=0)
+    reader = replace(again.ops[3], id=4, reads=(4,), after=(0, 3))
+    copy = replace(again.storages[a], id=4, name="copy", recompute_of=a)
+    late = naive_schedule(
+        replace(again, ops=(*again.ops[:3], second, reader), storages=(*again.storages, copy)),
+    )
+    found = violations(late)
+    assert [(v.rule, v.op, v.storage) for v in found] == [("recompute", 3, w)]
+    assert "reads 'w', which does not hold what 'forward' read there" in str(found[0])
+
+
+def test_recompute_of_must_name_what_the_graph_has() -> None:
+    assert {v.rule for v in violations(with_graph_op(recomputed_step(), 3, recompute_of=77))} == {"structure"}
+    assert {v.rule for v in violations(with_storage(recomputed_step(), COPY, recompute_of=COPY))} == {"structure"}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda s: with_graph_op(s, 3, recompute_of=None),
+        lambda s: with_graph_op(s, 2, recompute_of=0),
+        lambda s: with_graph_op(s, 2, name="other"),
+        lambda s: with_graph_op(s, 2, reads=(5,)),
+        lambda s: with_graph_op(s, 4, reads=(8, 6, 1)),
+        lambda s: with_graph_op(s, 7, after=(4,)),
+        lambda s: with_storage(s, 3, bytes=7),
+        lambda s: with_storage(s, COPY, recompute_of=None),
+    ],
+    ids=["one op more", "one op less", "another op", "another input", "another input beside a copy",
+         "a dependency less", "another size", "one storage more"],
+)  # fmt: skip
+def test_a_schedule_must_run_the_ops_of_the_graph_that_was_asked_for(damage: Damage) -> None:
+    found = violations(damage(recomputed_step()), training(2))
+    assert any(v.rule == "recompute" and v.time_ns == 0 for v in found), [str(v) for v in found]
+
+
 # --- against simulated memory ----------------------------------------------------------------------------------------
 
 
@@ -442,6 +554,21 @@ def test_what_the_verifier_accepts_never_loses_a_byte(mutation: Callable[[Random
             rejected += 1
         else:
             assert not corrupts(schedule, random, 12)
+    assert rejected > 5
+
+
+@pytest.mark.parametrize("mutation", RECOMPUTE_MUTATIONS, ids=lambda m: m.__name__)
+def test_what_the_verifier_accepts_of_recomputed_ops_never_loses_a_byte(
+    mutation: Callable[[Random, Schedule], Schedule],
+) -> None:
+    random = Random(mutation.__name__)
+    rejected = 0
+    for _ in range(60):
+        schedule = mutation(random, random_recomputed_schedule(random, 10)[1])
+        if [v for v in violations(schedule) if v.rule != "metrics"]:
+            rejected += 1
+        else:
+            assert not corrupts(schedule, random, 4)
     assert rejected > 5
 
 
