@@ -11,6 +11,7 @@ from hyperoffload_core.strategies import (
     functorch,
     hyper_parallel,
     hyperoffload,
+    lookahead,
     mindspore_distance,
     mindspore_peak,
     mindspore_window,
@@ -34,6 +35,7 @@ from hyperoffload_core.strategies.base import (
 _MODULES = (
     none,
     reactive,
+    lookahead,
     mindspore_distance,
     mindspore_peak,
     mindspore_window,
