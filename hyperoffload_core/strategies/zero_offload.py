@@ -20,21 +20,25 @@ from hyperoffload_core.strategies.updates import (
     windows,
 )
 
+_BUFFERS_OF_AN_UPDATE = 4
+
 
 def plan(request: Request) -> Plan:
-    """States live in the pool; gradients leave in buckets during backward; then the updates run, streamed.
+    """States live in the pool; gradients leave in buckets during backward; then parameter after parameter is updated.
 
     As in the system: weights and activations stay on the device, a bucket of gradients is copied out once it is full,
     and no update begins before the backward pass has ended.
 
-    The system's update runs on the CPU, which a schedule here cannot say. In its place, for each update, its states
-    and gradients come to the device and its states go back; ``buffer_count`` updates may be under way at once
-    (assumed: in DeepSpeed it counts staging buffers). So the link carries 8 (fp32 moments) + 2 (gradient) bytes in
-    and 8 + 2 out per parameter where the system moves 2 out (gradient) and 2 in (updated weight), and the time of
-    the CPU's update (parameters / its rate) is missing. Where the link is slow beside the CPU the step shown is too
-    long, on a fast link too short. There is no delayed parameter update (it changes what is computed),
-    ``pin_memory`` (the link's rate is that of pinned memory) and ``fast_init``. Captured updates that are not
-    behind the backward pass stay where they are.
+    The system's update runs on the CPU and overlaps with nothing, which a schedule here cannot say. In place of the
+    CPU's time stands a synchronous copy: the states and the gradient of a parameter come to the device when its
+    turn has come, and the next turn waits until they are written back. Of ``buffer_count`` buffers one update takes
+    4 (weight, gradient, two moments; DeepSpeed's count of them for NVMe), so from 8 on the states of the next
+    parameters come ahead and nothing waits for what is written back. Per parameter the link carries 8 (fp32
+    moments) + 2 (gradient) bytes in and 2 + 8 out where the system moves 2 out (gradient) and 2 in (updated
+    weight). The step shown is too long where the link is slower than the CPU's update, else too short.
+
+    Left out: the delayed parameter update (it changes what is computed), ``pin_memory`` (the link's rate is that of
+    pinned memory), ``fast_init``. Captured updates that are not behind the backward pass stay where they are.
     """
     graph, options = request.graph, request.options
     order = captured_order(graph)
@@ -42,7 +46,8 @@ def plan(request: Request) -> Plan:
     updates = offloaded_share(parameter_updates(graph), ratio_of(options))
     groups = [(u,) for u in updates]
     at = windows(groups, order)
-    traffic = streamed(at, int(options["buffer_count"]) - 1, at[0][0] - 1 if at else -1)
+    under_way = max(1, int(options["buffer_count"]) // _BUFFERS_OF_AN_UPDATE)
+    traffic = streamed(at, under_way - 1, at[0][0] - 1 if at else -1, whole=under_way == 1, hold_writes=under_way == 1)
     by_readiness = sorted(updates, key=lambda u: ready_at(u, uses, order))
     buckets = grouped(by_readiness, lambda u: u.elements, int(options["reduce_bucket_size"]))
     leaves = states_in_pool(groups, traffic, uses, request.actions)
@@ -53,12 +58,12 @@ def plan(request: Request) -> Plan:
 STRATEGY = Strategy(
     name="zero-offload",
     title="ZeRO-Offload",
-    help="Optimizer states live in the pool; gradients leave during backward; updates stream behind it.",
+    help="Optimizer states live in the pool; gradients leave during backward; updates follow one by one.",
     source="ZeRO-Offload, arXiv 2101.06840; knobs of DeepSpeed's offload_optimizer, with its defaults.",
     plan=plan,
     options=(
         Option("ratio", 1.0, "Share of the parameters whose optimizer states leave, 0 to 1.", minimum=0),
-        Option("buffer_count", 4, "Updates whose states may be under way at once.", minimum=1),
+        Option("buffer_count", 4, "Buffers for states under way; one update takes 4.", minimum=1),
         Option("reduce_bucket_size", 500_000_000, "Gradient elements per bucket that leaves.", minimum=1),
     ),
 )
