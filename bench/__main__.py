@@ -14,13 +14,15 @@ from pathlib import Path
 
 from hyperoffload_core.runtime.environment import EXECUTION_ENVIRONMENT
 
+DOCS = Path(__file__).parent.parent / "docs"
+OUTPUT = DOCS / "benchmarks.md"
 SECTIONS = (
-    ("bench.demo", "The demo model, measured"),
-    ("bench.recorder_overhead", "What recording costs"),
-    ("bench.compile", "LLaMA-3-8B on hardware that is not here, predicted"),
-    ("bench.database", "The database"),
+    ("The demo model, measured", "bench.demo"),
+    ("What recording costs", "bench.recorder_overhead"),
+    ("Every strategy on hardware that is not here, predicted", "bench.compile --csv docs/benchmarks-schedules.csv"),
+    ("Compile time and memory against the size of the graph", "bench.scaling --picture docs/images/scaling.svg"),
+    ("The database", "bench.database"),
 )
-OUTPUT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 
 def main() -> None:
@@ -29,15 +31,20 @@ def main() -> None:
         f"Written by `make bench` on {date.today().isoformat()}: {platform.machine()}, {os.cpu_count()} cores, "
         f"Python {platform.python_version()}. Each section is the output of one command.",
     ]
-    for module, title in SECTIONS:
-        print(f"== {module}", flush=True)
+    for title, command in SECTIONS:
+        print(f"== {command}", flush=True)
         environment = dict(EXECUTION_ENVIRONMENT) | dict(os.environ) | {"GLOG_v": "3"}
         run = subprocess.run(
-            [sys.executable, "-m", module], stdout=subprocess.PIPE, text=True, check=True, env=environment
+            [sys.executable, "-m", *command.split()],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            env=environment,
+            cwd=DOCS.parent,
         )
         print(run.stdout, flush=True)
         body = run.stdout.strip()
-        parts += [f"## {title}", f"`python -m {module}`", body if "|--" in body else f"```\n{body}\n```"]
+        parts += [f"## {title}", f"`python -m {command}`", body if "|--" in body else f"```\n{body}\n```"]
     OUTPUT.write_text("\n\n".join(parts) + "\n")
     print(f"written to {OUTPUT}")
 
