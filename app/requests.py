@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -29,8 +30,8 @@ class CompileRequest(BaseModel):
 
 
 class RunRequest(BaseModel):
-    """Capture a model, measure it, compile each policy, execute all of them interleaved with the no-offload step, and
-    record everything.
+    """Capture a model, measure it, compile each policy, execute all of them and the ``schedule_files`` interleaved with
+    the no-offload step, and record everything.
 
     ``model`` is as in `CompileRequest`, without graph files; ``run:ID`` captures that run's model again.
     ``link_bandwidth`` is a rate or ``unlimited``. ``policy_version_ids`` names the saved version of each policy.
@@ -39,7 +40,8 @@ class RunRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str
-    policies: tuple[Policy, ...]
+    policies: tuple[Policy, ...] = ()
+    schedule_files: tuple[Path, ...] = ()
     steps: int = Field(default=5, ge=1, le=1000)
     link_bandwidth: str = "unlimited"
     policy_version_ids: tuple[int | None, ...] = ()

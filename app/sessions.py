@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from app.actions import ProgressReport, RequestError, absolute_model, named_run
@@ -63,6 +64,7 @@ def run_model(
         task="session",
         model=model,
         policies=request.policies,
+        schedule_files=tuple(path.absolute() for path in request.schedule_files),
         steps=request.steps,
         link_bandwidth=request.link_bandwidth,
     )
@@ -133,6 +135,7 @@ class _Recorder:
     def _description(self, policy: int, kind: Any) -> RunDescription:
         bandwidth = parse_rate(self.request.link_bandwidth)
         versions = self.request.policy_version_ids
+        asked = len(self.request.policies) + len(self.request.schedule_files)
         return RunDescription(
             kind=kind,
             schedule=self._schedules[policy],
@@ -142,7 +145,7 @@ class _Recorder:
             policy_version=versions[policy] if 0 <= policy < len(versions) else None,
             link_bandwidth_bytes_per_s=bandwidth,
             paced=bandwidth is not None,
-            label=self.request.label if policy >= 0 and len(self.request.policies) == 1 else "",
+            label=self.request.label if policy >= 0 and asked == 1 else "",
         )
 
 
@@ -157,6 +160,7 @@ def session_rows(database: Database, outcome: SessionOutcome) -> list[tuple[RunR
     ]
 
 
-def policy_titles(policies: Sequence[Policy]) -> dict[int, str]:
-    """What a person calls each policy of a session."""
-    return {-1: "no offload"} | {n: p.name if p.name != "unnamed" else p.strategy for n, p in enumerate(policies)}
+def policy_titles(policies: Sequence[Policy], schedule_files: Sequence[Path] = ()) -> dict[int, str]:
+    """What a person calls each policy and each schedule of a session."""
+    names = [p.name if p.name != "unnamed" else p.strategy for p in policies]
+    return {-1: "no offload"} | dict(enumerate([*names, *(path.name for path in schedule_files)]))

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from hyperoffload_core.capture import capture, load_source
 from hyperoffload_core.compile import compile_schedule
 from hyperoffload_core.cost import measured_durations
+from hyperoffload_core.given import read_verified, require_graph, timed_for
 from hyperoffload_core.hardware import Hardware
 from hyperoffload_core.ir import Graph
 from hyperoffload_core.measure import MEASURED_STEPS, NO_OFFLOAD_POLICY, measure_durations
@@ -71,13 +73,18 @@ def run_session(
     link_bandwidth: str,
     report: Callable[[Event], None],
     cancelled: Callable[[], bool],
+    schedule_files: Sequence[Path] = (),
 ) -> None:
     """Measure, compile, execute and check; raises `UserError` kinds, `ExecutionError`, or `ExecutionCancelledError`.
 
-    Policy -1 is the no-offload step; the others keep their place in ``policies``. All run interleaved, so that what
-    disturbs the machine hits all alike. Predictions use the op durations of the no-offload steps of the same run.
+    Policy -1 is the no-offload step; the others keep their place in ``policies``, behind which ``schedule_files`` are
+    counted on: they are run as they are, timed for this machine. All run interleaved, so that what disturbs the
+    machine hits all alike. Predictions use the op durations of the no-offload steps of the same run.
     """
     captured = model.captured
+    given = [read_verified(path) for path in schedule_files]
+    for path, schedule in zip(schedule_files, given, strict=True):
+        require_graph(schedule, captured.graph, str(path))
     rate = parse_rate(link_bandwidth)
     hardware = this_machine(rate)
     report(Progress(0, 0, f"measuring op durations over {MEASURED_STEPS} steps without offload"))
@@ -89,6 +96,7 @@ def run_session(
         asked = NO_OFFLOAD_POLICY if policy == NO_OFFLOAD else policies[policy]
         schedule = compile_schedule(captured.graph, durations, hardware, asked, cancelled=cancelled)
         compiled.append(Compiled(policy, schedule, time.monotonic_ns() - began))
+    compiled += [Compiled(n, timed_for(s, durations, hardware), 0) for n, s in enumerate(given, len(policies))]
     for event in compiled:  # only now: a policy that cannot be compiled leaves no run behind
         report(event)
     schedules = {event.policy: event.schedule for event in compiled}

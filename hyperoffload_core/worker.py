@@ -34,7 +34,7 @@ CANCEL_FILE = "cancel"
 class WorkerRequest(BaseModel):
     """``capture`` yields the graph (no weights are made); ``session`` runs `hyperoffload_core.session.run_session`.
 
-    ``model`` is a workload's name or ``FILE.py:FUNCTION``.
+    ``model`` is a workload's name or ``FILE.py:FUNCTION``; ``schedule_files`` are run beside what ``policies`` give.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,6 +42,7 @@ class WorkerRequest(BaseModel):
     task: Literal["capture", "session"]
     model: str
     policies: tuple[Policy, ...] = ()
+    schedule_files: tuple[Path, ...] = ()
     steps: int = 5
     link_bandwidth: str = "unlimited"
 
@@ -96,6 +97,7 @@ def _work(request: WorkerRequest, folder: Path, report: SpoolWriter) -> None:
             link_bandwidth=request.link_bandwidth,
             report=report,
             cancelled=cancelled,
+            schedule_files=request.schedule_files,
         )
 
 

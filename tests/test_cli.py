@@ -61,6 +61,8 @@ def test_the_readme_names_every_command_and_only_files_that_are_there() -> None:
         (["run", "tiny", "--option", "efort=fast"], "strategy 'hyperoffload' has no option 'efort'"),
         (["run", "tiny", "--strategy", "hyperofload"], "did you mean hyperoffload?"),
         (["run", "latest"], "there is no database at"),
+        (["run", "tiny", "--schedule", "none.json"], "none.json: not a schedule file"),
+        (["run", "tiny", "--schedule", "notes.txt"], "notes.txt: not a schedule file"),
         (["compile", "none.json", "--limit", "50%"], "none.json: not a graph file"),
         (["compile", "tiny", "--output", "a.txt"], "a.txt: a schedule file ends in .json or .json.gz"),
         (["simulate", "none.json"], "none.json: not a schedule file"),
@@ -190,6 +192,14 @@ def test_a_graph_is_captured_compiled_simulated_exported_and_compared(tmp_path: 
 
     as_planned = json.loads(hyperoffload("simulate", "half.json.gz", "--json", folder=tmp_path).stdout)
     assert as_planned["step_ns"] == as_planned["planned_step_ns"]
+    executed = hyperoffload("run", "tiny", "--schedule", "half.json.gz", "--steps", "2", "--json", folder=tmp_path)
+    assert executed.returncode == 0, executed.stderr
+    without, given = json.loads(executed.stdout)["policies"]
+    assert (without["policy"], given["policy"]) == ("no offload", "half.json.gz")
+    half = read_schedule(tmp_path / "half.json.gz")
+    assert given["peak_measured_bytes"] == given["peak_planned_bytes"] == half.metrics.reserved_bytes
+    assert (given["bytes_out"], given["bytes_in"]) == (half.metrics.bytes_out, half.metrics.bytes_in)
+    assert given["bit_identical"] is True and given["losses"] == without["losses"]
     slower = ("simulate", "half.json.gz", "--link-bandwidth", "1GB/s", "--json")
     assert json.loads(hyperoffload(*slower, folder=tmp_path).stdout)["step_ns"] > as_planned["step_ns"]
 

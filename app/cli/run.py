@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +37,12 @@ def run(
     ] = None,
     strategy: Strategy = None,
     option: StrategyOptions = None,
+    schedule: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--schedule", metavar="FILE", help="A compiled schedule to run as it is; several are interleaved."
+        ),
+    ] = None,
     steps: Annotated[int, typer.Option(min=1, max=1000, help="Measured steps of each schedule.")] = 5,
     link_bandwidth: Annotated[
         str, typer.Option("--link-bandwidth", metavar="RATE", help="Pace copies to this rate, or `unlimited`.")
@@ -51,12 +58,24 @@ def run(
     it all. Your model is imported in a process of its own; modules called `app`, `db` or `profiles` beside it are
     yours.
 
+    A schedule file (`hyperoffload compile … --output FILE`) keeps its order, events and addresses; it must have been
+    compiled from this model, and is timed anew with what the ops take here.
+
     Example: `hyperoffload run train.py:build --limit 60% --link-bandwidth 4GB/s --steps 10`
     """
+    asked = bool(limit or policy or strategy or option)
     default = "60%" if limit is None and policy is None else None
-    files: list[Path | None] = [*policy] if policy else [None]
+    files: list[Path | None] = [*policy] if policy else [None] if asked or not schedule else []
     policies = [policy_from_options(file, limit, strategy, option, default) for file in files]
-    run_policies(model, policies, steps, link_bandwidth, database, label, json, saved=policy is not None)
+    if schedule:
+        # Before the long work begins.
+        from hyperoffload_core.given import read_verified
+
+        for path in schedule:
+            read_verified(path)
+    run_policies(
+        model, policies, steps, link_bandwidth, database, label, json, saved=policy is not None, files=schedule or ()
+    )
 
 
 def run_policies(
@@ -68,8 +87,9 @@ def run_policies(
     label: str,
     json: bool,
     saved: bool,
+    files: Sequence[Path] = (),
 ) -> None:
-    """Run a session with progress, and print its table."""
+    """Run a session with progress, and print its table; ``files`` are schedules to run beside the policies."""
     from app.actions import names_run
     from app.policies import save_version
     from app.requests import RunRequest
@@ -83,6 +103,7 @@ def run_policies(
         request = RunRequest(
             model=model,
             policies=tuple(policies),
+            schedule_files=tuple(files),
             steps=steps,
             link_bandwidth=link_bandwidth,
             policy_version_ids=tuple(save_version(opened, p) if saved else None for p in policies),
@@ -90,7 +111,7 @@ def run_policies(
         )
         with progress_shown() as progress:
             outcome = run_model(request, opened, progress, lambda: False)
-        titles = list(policy_titles(policies).values())
+        titles = list(policy_titles(policies, files).values())
         rows = [(title, *pair) for title, pair in zip(titles, session_rows(opened, outcome), strict=True)]
     finally:
         opened.close()

@@ -11,10 +11,9 @@ import typer
 from app.cli.display import console, print_json, print_table, size, time
 from app.cli.options import DEFAULT_DATABASE, Database, Json, LinkBandwidth
 from hyperoffload_core.hardware import transfer_ns
-from hyperoffload_core.schedule import Schedule, ScheduleFileError, read_schedule
+from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.simulator import simulate as simulate_step
 from hyperoffload_core.sizes import UNLIMITED_BYTES_PER_S, format_rate, parse_rate
-from hyperoffload_core.verifier import ScheduleViolation, verify
 
 
 def simulate(
@@ -61,19 +60,12 @@ def simulate(
     )
 
 
-def _checked(schedule: Schedule, text: str) -> Schedule:
-    """A file may come from anywhere; what breaks a rule has no timeline."""
-    try:
-        verify(schedule)
-    except ScheduleViolation as error:
-        raise ScheduleFileError(f"{text}: the schedule breaks the rule {error.rule!r}: {error}") from error
-    return schedule
-
-
 def _schedule(text: str, database: Path) -> Schedule:
     """From a file, or that of a recorded run."""
     if text.endswith((".json", ".json.gz")):
-        return _checked(read_schedule(Path(text)), text)
+        from hyperoffload_core.given import read_verified
+
+        return read_verified(Path(text))
     from db.database import open_database
     from db.documents import load_schedule
     from db.queries import find_run
