@@ -48,7 +48,10 @@ class _Candidate:
 
 
 def plan(request: Request) -> Plan:
-    """Captured order; the plan may exceed the memory limit. Kept storages are what `@skip_offload` marks."""
+    """Captured order; the plan may exceed the memory limit.
+
+    Kept storages are what `@skip_offload` marks; `offload` rules change nothing.
+    """
     graph, options = request.graph, request.options
     order = range(len(graph.ops))
     uses = [
@@ -124,7 +127,7 @@ def _host_notes(uses: Sequence[Uses], taken: Sequence[_Candidate], pool_bytes: i
             f"{format_bytes(pool_bytes)}"
         )
     if stale:
-        notes.append(f"{stale} copies-out of rewritten storages are made here that hyper-parallel leaves out")
+        notes.append(f"copies-out of rewritten storages that hyper-parallel leaves out, to reload them stale: {stale}")
     return notes
 
 
