@@ -26,33 +26,7 @@ $(VENV)/installed: pyproject.toml $(VENV)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
-$(VENV)/installed-test: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
-	@touch $@
-
-demo: install
-	$(BIN)/hyperoffload demo $(ARGS)
-
-serve: install
-	$(BIN)/hyperoffload serve $(ARGS)
-
-bench: install
-	$(BIN)/python -m bench
-
-test: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
-	@touch $@
-
-demo: install
-	$(BIN)/hyperoffload demo $(ARGS)
-
-serve: install
-	$(BIN)/hyperoffload serve $(ARGS)
-
-bench: install
-	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file $(ARGS) || exit 1; done
-
-test: $(VENV)/installed-test browser
+$(VENV)/installed-test: $(VENV)/installed-test browser
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 lint: $(VENV)/installed-test
