@@ -14,6 +14,7 @@ from dataclasses import replace
 from hyperoffload_core.analysis.bounds import smallest_feasible_limit, step_lower_bound_ns
 from hyperoffload_core.analysis.infeasible import Infeasible, explain_infeasible
 from hyperoffload_core.analysis.liveness import live_peak_bytes
+from hyperoffload_core.collector import collector_paused
 from hyperoffload_core.cost import Durations
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.hardware import Hardware
@@ -43,6 +44,7 @@ class InfeasibleError(UserError):
         self.advice = why.advice
 
 
+@collector_paused()
 def compile_schedule(
     graph: Graph,
     durations: Durations,
@@ -111,16 +113,18 @@ def schedule_of_plan(
 ) -> Schedule:
     """Addresses, edges and times of a plan: the finished, not yet verified schedule.
 
-    A recomputed op takes as long as the op it runs again.
+    A recomputed op takes as long as the op it runs again. The lower bound of a schedule over the limit is the one for
+    the memory that it takes.
     """
+    planned = graph if plan.graph is None else plan.graph
+    packed, height = pack_plan(planned, plan, limit_bytes)
     if plan.graph is None:
-        lower_bound_ns = step_lower_bound_ns(graph, durations.ns, hardware, limit_bytes)
+        lower_bound_ns = step_lower_bound_ns(graph, durations.ns, hardware, max(limit_bytes, height))
     else:
         # bounds on transfers know no recomputation; that every op runs, one at a time, holds all the same
         lower_bound_ns = sum(durations.ns)
-        graph = plan.graph
-        durations = Durations(tuple(durations.ns[o] for o in graph.origins), durations.source)
-    packed, height = pack_plan(graph, plan, limit_bytes)
+        durations = Durations(tuple(durations.ns[o] for o in planned.origins), durations.source)
+    graph = planned
     edges, times, step_ns = time_plan(graph, packed, durations.ns, hardware)
     op_times = tuple(
         OpTime(op, int(times.op_start[op]), int(times.op_end[op]), tuple(edges.op_waits[op])) for op in packed.order

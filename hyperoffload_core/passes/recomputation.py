@@ -189,7 +189,7 @@ def ops_again(
         op = graph.ops[open_ops.pop()]
         if op.id in chain:
             continue
-        if not repeatable(graph, op):
+        if op.id >= before or not repeatable(graph, op):
             return None
         chain.add(op.id)
         for storage in op.reads:

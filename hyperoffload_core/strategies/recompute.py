@@ -80,8 +80,9 @@ class _Forward:
         self.versions = Versions(graph)
         self.ops = [op.id for op in graph.ops if op.phase == "forward"]
         self.place = {op: n for n, op in enumerate(self.ops)}
-        self.backward_readers: dict[int, list[int]] = {}
-        self.last_forward: dict[int, int] = {}  # storage -> place of its last reader
+        self.backward_readers: dict[int, list[int]] = {}  # of what may be dropped
+        self.kept: set[int] = set()
+        self.last_forward: dict[int, int] = {}  # storage made here -> place of its last reader here
         saved = np.zeros(len(self.ops), np.int64)
         crossing = np.zeros(len(self.ops) + 1, np.int64)
         for storage in graph.storages:
@@ -96,8 +97,9 @@ class _Forward:
             readers = [a.op for a in accesses if a.op not in self.place]
             if readers:
                 saved[first] += storage.bytes
-            kept = actions[storage.id] == "keep" or graph.lives_to_end(storage.id) or len(writers) > 1
-            if readers and not kept:
+            if actions[storage.id] == "keep" or graph.lives_to_end(storage.id) or (readers and len(writers) > 1):
+                self.kept.add(storage.id)
+            elif readers:
                 self.backward_readers[storage.id] = readers
         self.saved = np.cumsum(saved)
         self.crossing = np.cumsum(crossing[:-1])
@@ -141,8 +143,9 @@ def _segment(forward: _Forward, first: int, last: int) -> Recomputation | None:
                 dropped[storage] = op
 
     def available(storage: int, writer: int) -> bool:
-        """What other segments made is there, and what later ones read; of the rest what nobody can make again."""
-        if writer not in inside or forward.last_forward[storage] > last:
+        """What other segments made is there, what later ones read, what is kept, and what cannot be made again."""
+        read_later = forward.last_forward.get(storage, len(forward.ops)) > last
+        if writer not in inside or storage in forward.kept or read_later:
             return True
         return storage not in dropped and not repeatable(graph, graph.ops[writer])
 

@@ -80,6 +80,8 @@ def _op(view: StepView, identity: int) -> Details:
             (f"{format_ns(view.profile.schedule.durations_ns[identity])}, {view.profile.schedule.duration_source}",),
         ),
     ]
+    if op.recompute_of is not None:
+        facts.append(("Runs again", (_op_link(view, op.recompute_of),)))
     if stall:
         facts.append(("Waited before it", (f"{format_ns(stall)} (blocking)",)))
     if op.flops:
@@ -155,6 +157,8 @@ def _storage(view: StepView, identity: int) -> Details:
         ("First used by", (_op_link(view, accesses[0].op),) if accesses else ("no op",)),
         ("Last used by", (_op_link(view, accesses[-1].op),) if accesses else ("no op",)),
     ]
+    if storage.recompute_of is not None:
+        facts.append(("Holds again", (_storage_link(view, storage.recompute_of),)))
     if moves:
         facts.append(("Transfers", _some([_transfer_link(view, t) for move in moves for t in move])))
     span = (stays[0][0], stays[-1][1]) if stays else None
