@@ -192,7 +192,8 @@ def test_a_graph_is_captured_compiled_simulated_exported_and_compared(tmp_path: 
 
     as_planned = json.loads(hyperoffload("simulate", "half.json.gz", "--json", folder=tmp_path).stdout)
     assert as_planned["step_ns"] == as_planned["planned_step_ns"]
-    executed = hyperoffload("run", "tiny", "--schedule", "half.json.gz", "--steps", "2", "--json", folder=tmp_path)
+    run_it = ("run", "tiny", "--schedule", "half.json.gz", "--steps", "2", "--database", "measured.db", "--json")
+    executed = hyperoffload(*run_it, folder=tmp_path)
     assert executed.returncode == 0, executed.stderr
     without, given = json.loads(executed.stdout)["policies"]
     assert (without["policy"], given["policy"]) == ("no offload", "half.json.gz")

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from hyperoffload_core.given import OtherGraphError
 from hyperoffload_core.policy import Policy
+from hyperoffload_core.schedule import write_schedule
 from hyperoffload_core.session import NO_OFFLOAD, capture_model, run_session
 from hyperoffload_core.spool import Checked, Compiled, Event
+from tests.graphs import training
+from tests.naive_schedule import naive_schedule
 
 pytestmark = pytest.mark.mindspore
 MODELS = Path(__file__).parent / "models"
@@ -58,3 +62,19 @@ def test_tokens_decoded_with_offloaded_caches_are_those_of_graph_mode() -> None:
     for kind in ("prefetch", "store"):
         assert caches <= {t.storage for t in schedule.transfers if t.kind == kind}
     assert events[-1] == Checked({NO_OFFLOAD: True, 0: True}, "")
+
+
+def test_a_schedule_of_another_model_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    write_schedule(naive_schedule(training(3)), tmp_path / "other.json")
+    events: list[Event] = []
+    with pytest.raises(OtherGraphError, match=r"other\.json: the schedule was made for another graph, 'training3'"):
+        run_session(
+            capture_model(f"{MODELS / 'mlp.py'}:dropout", with_values=True),
+            [],
+            steps=1,
+            link_bandwidth="unlimited",
+            report=events.append,
+            cancelled=lambda: False,
+            schedule_files=[tmp_path / "other.json"],
+        )
+    assert events == []
