@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from hyperoffload_core.analysis.relaxation import promising_cuts, relax
+from hyperoffload_core.analysis.relaxation import either_or, promising_cuts, relax
 from hyperoffload_core.hardware import Hardware
 from hyperoffload_core.ir import Graph, storages_of
 
@@ -64,5 +64,8 @@ def step_lower_bound_ns(
     compute = sum(durations_ns)
     if recomputed or not graph.ops:
         return compute
-    cuts = promising_cuts(graph, durations_ns, hardware, limit_bytes)
-    return max(compute, relax(graph, durations_ns, hardware, limit_bytes, cuts).bound_ns)
+    cuts, tightest = promising_cuts(graph, durations_ns, hardware, limit_bytes)
+    merged = either_or(graph, cuts, tightest)
+    plain = relax(graph, durations_ns, hardware, limit_bytes, cuts)
+    merging = relax(graph, durations_ns, hardware, limit_bytes, cuts, merged) if merged else plain
+    return max(compute, plain.bound_ns, merging.bound_ns)

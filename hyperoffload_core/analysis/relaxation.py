@@ -72,6 +72,13 @@ def find_cuts(graph: Graph, chosen: Sequence[int]) -> Cuts:
     return Cuts(tuple(chosen), earliest, latest)
 
 
+def cuts_of_order(order: Sequence[int], positions: Sequence[int]) -> Cuts:
+    """Cuts at the ops at ascending positions of a fixed order: every op runs in a known interval."""
+    interval = np.empty(len(order), np.int64)
+    interval[np.asarray(order, np.int64)] = np.searchsorted(positions, np.arange(len(order)), side="right")
+    return Cuts(tuple(order[p] for p in positions), interval, interval)
+
+
 def path_through(graph: Graph, durations_ns: Sequence[int], op_id: int) -> list[int]:
     """The longest path of dependencies (by duration) that leads through an op."""
     count = len(graph.ops)
@@ -96,9 +103,9 @@ def path_through(graph: Graph, durations_ns: Sequence[int], op_id: int) -> list[
     return path
 
 
-def promising_cuts(graph: Graph, durations_ns: Sequence[int], hardware: Hardware, limit_bytes: int) -> Cuts:
+def promising_cuts(graph: Graph, durations_ns: Sequence[int], hardware: Hardware, limit_bytes: int) -> tuple[Cuts, int]:
     """A few cuts at which the limit binds most: where most bytes are needed, where getting them back takes longest,
-    where getting them away does, and some between.
+    where getting them away does, and some between. Also returns which of them is the first of these.
 
     All lie on the longest path through the op with the highest no-offload memory.
     """
@@ -113,7 +120,8 @@ def promising_cuts(graph: Graph, durations_ns: Sequence[int], hardware: Hardware
     chosen.add(int(np.argmax(over)))
     chosen.add(int(np.argmax(ahead + over * 1e9 / hardware.link_in.bytes_per_s)))
     chosen.add(int(np.argmax(behind + over * 1e9 / hardware.link_out.bytes_per_s)))
-    return find_cuts(graph, [path[k] for k in sorted(chosen)])
+    in_order = sorted(chosen)
+    return find_cuts(graph, [path[k] for k in in_order]), in_order.index(int(np.argmax(over)))
 
 
 def needed_bytes(graph: Graph, cuts: Cuts) -> NDArray[np.int64]:
@@ -152,6 +160,56 @@ def versions_of(graph: Graph, storage: int) -> list[Version]:
     if exists:
         result.append(Version(writer, tuple(readers), final=graph.lives_to_end(storage)))
     return result
+
+
+def either_or(graph: Graph, cuts: Cuts, cut: int) -> list[tuple[int, ...]]:
+    """Chains of storages, each made from the one before by an op that may run on either side of the cut, of which one
+    exists there in every order.
+
+    The first of a chain has surely been written, the last will surely be read; each is needed until the next one is
+    made. So as long as the chain is needed, it is a value of at least its smallest size that has to be somewhere, moves
+    as a whole and comes from one write: merging its storages into one keeps the relaxation valid and counts what none
+    of them alone surely needs.
+    """
+    single = {
+        s.id
+        for s, a in zip(graph.storages, graph.accesses, strict=True)
+        if a and a[0].writes and not any(x.writes for x in a[1:])
+        if not graph.exists_at_start(s.id) and not graph.lives_to_end(s.id)
+    }
+
+    def surely_after(storage: int) -> bool:
+        return any(cuts.earliest[a.op] > cut for a in graph.accesses[storage] if a.reads)
+
+    chain_bytes = {
+        s: graph.storages[s].bytes
+        for s in single
+        if cuts.latest[graph.accesses[s][0].op] <= cut and not surely_after(s)
+    }
+    made_from: dict[int, int] = {}
+    ends: list[int] = []
+    for op in graph.ops:
+        if cuts.earliest[op.id] > cut or cuts.latest[op.id] <= cut:
+            continue
+        for output in op.writes:
+            if output not in single or graph.accesses[output][0].op != op.id:
+                continue
+            source = max((s for s in op.reads if s in chain_bytes), key=chain_bytes.__getitem__, default=None)
+            if source is not None:
+                chain_bytes[output] = min(graph.storages[output].bytes, chain_bytes[source])
+                made_from[output] = source
+                if surely_after(output):
+                    ends.append(output)
+    chains: list[tuple[int, ...]] = []
+    taken: set[int] = set()
+    for end in sorted(ends, key=lambda s: -chain_bytes[s]):
+        chain = [end]
+        while chain[0] in made_from:
+            chain.insert(0, made_from[chain[0]])
+        if taken.isdisjoint(chain):
+            chains.append(tuple(chain))
+            taken.update(chain)
+    return chains
 
 
 class _Program:
@@ -204,8 +262,16 @@ class Relaxation:
     kinds: tuple[Kind, ...]
 
 
-def relax(graph: Graph, durations_ns: Sequence[int], hardware: Hardware, limit_bytes: int, cuts: Cuts) -> Relaxation:
-    """Solve the relaxation for the given cuts. A bound of 0 says that the solver gave no answer."""
+def relax(
+    graph: Graph,
+    durations_ns: Sequence[int],
+    hardware: Hardware,
+    limit_bytes: int,
+    cuts: Cuts,
+    merged: Sequence[tuple[int, ...]] = (),
+) -> Relaxation:
+    """Solve the relaxation for the given cuts, with the `either_or` chains of one of them merged. A bound of 0 says that
+    the solver gave no answer."""
     count = len(cuts.ops)
     durations = np.asarray(durations_ns, np.float64)
     scale = max(1.0, float(durations.sum()))
@@ -224,10 +290,10 @@ def relax(graph: Graph, durations_ns: Sequence[int], hardware: Hardware, limit_b
     touched = [set(storages_of(graph.ops[op])) for op in cuts.ops]
     for cut, op in enumerate(cuts.ops):
         free[cut] -= graph.ops[op].workspace_bytes + sum(graph.storages[s].bytes for s in touched[cut])
-    groups = _alike(graph, cuts, touched)
+    groups = _alike(graph, cuts, touched, merged)
     columns: list[tuple[int, list[tuple[int, int]]]] = []
     for signature, storages in groups.items():
-        one = graph.storages[storages[0]].bytes
+        one = signature[0]
         size = float(one * len(storages))
         in_time, out_time = (
             transfer_ns(one, link) * len(storages) / scale for link in (hardware.link_in, hardware.link_out)
@@ -264,18 +330,29 @@ def relax(graph: Graph, durations_ns: Sequence[int], hardware: Hardware, limit_b
     return Relaxation(bound, cuts, values[intervals] * scale, tuple(kinds))
 
 
-def _alike(graph: Graph, cuts: Cuts, touched: Sequence[set[int]]) -> dict[_Signature, list[int]]:
+def _alike(
+    graph: Graph, cuts: Cuts, touched: Sequence[set[int]], merged: Sequence[tuple[int, ...]]
+) -> dict[_Signature, list[int]]:
     groups: dict[_Signature, list[int]] = {}
     earliest, latest = cuts.earliest.tolist(), cuts.latest.tolist()
+    chain_of = {chain[0]: chain for chain in merged}
+    inside = {s for chain in merged for s in chain[1:]}
     for storage in graph.storages:
+        if storage.id in inside:
+            continue
+        chain = chain_of.get(storage.id, (storage.id,))
+        size, whole = min(graph.storages[s].bytes for s in chain), versions_of(graph, storage.id)
+        if len(chain) > 1:
+            readers = tuple(r for s in chain for r in versions_of(graph, s)[0].readers)
+            whole = [Version(whole[0].writer, readers, final=False)]
         versions = []
-        for version in versions_of(graph, storage.id):
+        for version in whole:
             written = (-1, -1) if version.writer is None else (earliest[version.writer], latest[version.writer])
-            readers = tuple(sorted({(earliest[r], latest[r]) for r in version.readers}))
-            versions.append((*written, readers, version.final))
-        used = tuple(k for k, storages in enumerate(touched) if storage.id in storages)
+            read = tuple(sorted({(earliest[r], latest[r]) for r in version.readers}))
+            versions.append((*written, read, version.final))
+        used = tuple(k for k, storages in enumerate(touched) if not storages.isdisjoint(chain))
         signature = (
-            storage.bytes,
+            size,
             storage.persistent,
             graph.exists_at_start(storage.id),
             graph.lives_to_end(storage.id),
