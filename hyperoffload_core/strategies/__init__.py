@@ -16,6 +16,7 @@ from hyperoffload_core.strategies import (
     mindspore_peak,
     mindspore_window,
     none,
+    optimal,
     paged_kv,
     reactive,
     recompute,
@@ -49,6 +50,7 @@ _MODULES = (
     paged_kv,
     recompute,
     hyperoffload,
+    optimal,
 )
 STRATEGIES: dict[str, Strategy] = {m.STRATEGY.name: m.STRATEGY for m in _MODULES}
 

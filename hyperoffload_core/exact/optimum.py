@@ -1,0 +1,88 @@
+"""The optimum of an instance: the shortest step that has addresses, then the fewest moved bytes among those.
+
+Live bytes first: their optimum is a lower bound, and where its schedule has addresses within the limit it is the
+optimum. Where it has none, the search with addresses decides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hyperoffload_core.exact.addressed import AddressedSearch
+from hyperoffload_core.exact.instance import Instance
+from hyperoffload_core.exact.pack import packed_within
+from hyperoffload_core.exact.plan import plan_of_found
+from hyperoffload_core.exact.search import Found, OutOfTime, Search
+from hyperoffload_core.passes.plan import Plan
+
+UNBOUNDED = 1 << 60
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """``plan`` is None where nothing better than what was known was found. No schedule is faster than ``bound_ns``;
+    ``fewest_bytes`` says whether none as fast moves less. ``expanded`` counts states of the searches."""
+
+    plan: Plan | None
+    step_ns: int
+    moved_bytes: int
+    bound_ns: int
+    fewest_bytes: bool
+    expanded: int
+
+    @property
+    def proved(self) -> bool:
+        return self.bound_ns >= self.step_ns
+
+
+def find_optimum(
+    instance: Instance,
+    known_ns: int = UNBOUNDED,
+    known_bytes: int = UNBOUNDED,
+    time_limit_s: float = float("inf"),
+    check: Callable[[], None] = lambda: None,
+) -> Optimum:
+    """The best step, given that one of ``known_ns`` that moves ``known_bytes`` is known.
+
+    Searches for at most ``time_limit_s``; ``check`` is called now and then and may raise. The result's step is
+    `UNBOUNDED` if no schedule meets the limit.
+    """
+    deadline = time.monotonic() + time_limit_s
+    live, addressed = Search(instance, deadline, check), AddressedSearch(instance, deadline, check)
+    plan: Plan | None = None
+    step_ns, moved, bound_ns, fewest = known_ns, known_bytes, 0, False
+
+    def with_addresses(found: Found) -> Plan | None:
+        return packed_within(instance.graph, plan_of_found(instance, found), instance.limit_bytes)
+
+    try:
+        found = live.run(step_ns)
+        bound_ns = step_ns if found is None else found.step_ns
+        if found is not None:
+            better = with_addresses(found)
+            if better is None:
+                fewer_moves = live.run(found.step_ns, found.moved_bytes)
+                better = None if fewer_moves is None else with_addresses(fewer_moves)
+                found = fewer_moves if better is not None else found
+            if better is None:
+                found = addressed.run(step_ns)
+                better = None if found is None else plan_of_found(instance, found)
+            if found is not None:
+                plan, step_ns, moved = better, found.step_ns, found.moved_bytes
+            bound_ns = step_ns
+        if step_ns < UNBOUNDED:
+            found = live.run(step_ns, moved)
+            if found is not None:
+                fewer = with_addresses(found)
+                if fewer is None:
+                    found = addressed.run(step_ns, moved)
+                    fewer = None if found is None else plan_of_found(instance, found)
+                if found is not None:
+                    plan, moved = fewer, found.moved_bytes
+        fewest = True
+    except OutOfTime as stopped:
+        if bound_ns < step_ns:
+            bound_ns = min(step_ns, max(bound_ns, stopped.bound))
+    return Optimum(plan, step_ns, moved, bound_ns, fewest, live.expanded + addressed.expanded)
