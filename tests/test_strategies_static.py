@@ -18,6 +18,7 @@ from hyperoffload_core.policy import Policy, Rule
 from hyperoffload_core.schedule import Schedule, TransferKind
 from hyperoffload_core.strategies import STRATEGIES, StrategyError
 from hyperoffload_core.strategies.base import OptionValue
+from tests.byte_machine import run_bytes
 from tests.graphs import (
     TINY,
     TINY_HALF,
@@ -29,6 +30,7 @@ from tests.graphs import (
     olla_diamond,
     olla_simple,
 )
+from tests.naive_schedule import random_durations
 
 STATIC = ("mindspore-distance", "mindspore-peak", "hyper-parallel")
 NEAR: dict[str, OptionValue] = {"SELECT_DISTANCE": 2, "PREFETCH_DISTANCE": 1}
@@ -116,6 +118,7 @@ def test_every_schedule_passes_the_verifier_and_keeps_what_is_to_be_kept(
     assert (schedule.metrics.reserved_bytes > limit) == any("over the memory limit" in n for n in schedule.notes)
     if action == "keep":
         assert all(graph.storages[t.storage].tensor_class != chosen for t in schedule.transfers)
+    run_bytes(schedule, *random_durations(rng, schedule))
 
 
 @pytest.mark.parametrize("strategy", STATIC)

@@ -36,6 +36,11 @@ def plan(request: Request) -> Plan:
     As in `reactive`, the step starts with what the step before left on the device, where that settles; otherwise
     storages start in the pool and are put back there. Raises `NoPlacementError`.
     """
+    return settled(request).finish()
+
+
+def settled(request: Request) -> _LookAhead:
+    """The step once it leaves the device as it found it, played but not finished. Raises `NoPlacementError`."""
     graph = request.graph
     setup = PagingSetup(
         graph=graph,
@@ -53,12 +58,12 @@ def plan(request: Request) -> Plan:
         paging = _LookAhead(setup, start, request)
         paging.play()
         if (resting := paging.resting()) == start:
-            return paging.finish()
+            return paging
         start = resting
     paging = _LookAhead(setup, pinned, request)
     paging.play()
     paging.write_back()
-    return paging.finish()
+    return paging
 
 
 def _pinned_addresses(setup: PagingSetup) -> dict[int, int]:
