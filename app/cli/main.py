@@ -14,6 +14,7 @@ from app.cli.capture import capture
 from app.cli.compare import compare
 from app.cli.compile import compile_command
 from app.cli.demo import demo
+from app.cli.explain import explain
 from app.cli.export import export
 from app.cli.hardware import hardware
 from app.cli.run import run as run_command
@@ -53,6 +54,7 @@ cli.command("compile", rich_help_panel=_OWN)(compile_command)
 cli.command("run", rich_help_panel=_OWN)(run_command)
 cli.command(rich_help_panel=_OWN)(simulate)
 cli.command(rich_help_panel=_LOOK)(runs)
+cli.command(rich_help_panel=_LOOK)(explain)
 cli.command(rich_help_panel=_LOOK)(compare)
 cli.command(rich_help_panel=_LOOK)(export)
 cli.command(rich_help_panel="What there is")(hardware)

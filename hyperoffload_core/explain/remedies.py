@@ -143,7 +143,7 @@ def _earlier(replays: Replays, root: Root) -> list[Remedy]:
     first, size = move[0], step.size(move[0].storage)
     own = step.own_op(first)
     found = []
-    room = step.room_since(step.start[first.id], size)
+    room = step.place_since(first, step.room_since(step.start[first.id], size))
     if room < step.start[first.id]:
         ended = [op for op in step.schedule.order if step.op_end[op] >= room] if room > 0 else []
         after = [op for op in (own, ended[0] if ended else None) if op is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hyperoffload_core.explain.moves import held_words, help_words
+from hyperoffload_core.explain.moves import held_words
 from hyperoffload_core.explain.remedies import Remedy, Replays, named, remedies_of
 from hyperoffload_core.explain.step import Step
 from hyperoffload_core.explain.verdicts import Cause, Root, Wait, waits_of
@@ -78,7 +78,7 @@ def _stall(replays: Replays, wait: Wait, worked_out: bool) -> Stall:
     chain = _chain(replays, wait.transfer)
     cause = _cause(replays, wait)
     remedies = tuple(remedies_of(replays, wait.transfer)) if worked_out else ()
-    text = _sentence(step, wait, chain, remedies)
+    text = _sentence(step, wait, chain)
     lost = wait.end_ns - wait.start_ns
     return Stall(wait.op, wait.start_ns, lost, cause, wait.transfer, chain, remedies, text)
 
@@ -138,7 +138,7 @@ def _room_missing(step: Step, op: int) -> bool:
     return 0 < step.limit_bytes < step.live_before(start) + new
 
 
-def _sentence(step: Step, wait: Wait, chain: tuple[ChainLink, ...], remedies: tuple[Remedy, ...]) -> str:
+def _sentence(step: Step, wait: Wait, chain: tuple[ChainLink, ...]) -> str:
     who = "the end of the step" if wait.op is None else f"op {step.schedule.graph.ops[wait.op].name!r}"
     t = step.transfers[wait.transfer]
     why = "for the bytes of the" if t.kind == "store" and wait.op is not None else "for the"
@@ -156,4 +156,4 @@ def _sentence(step: Step, wait: Wait, chain: tuple[ChainLink, ...], remedies: tu
             if not said
             else (f", {said} {held_words(step, link.cause, link.held_by_op, link.held_by_transfer)}")
         )
-    return f"{text}; {help_words(remedies[0])}" if remedies else text
+    return text

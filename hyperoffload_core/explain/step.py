@@ -19,9 +19,9 @@ from hyperoffload_core.schedule import Schedule, Transfer
 class Step:
     """``op_start[op]`` and ``op_end[op]`` by op id, ``start[transfer]`` and ``end[transfer]`` by transfer id, ns.
 
-    ``stays[storage]`` are (start, end) of its stays on the device in time order. Between ``live_times[i]`` and
-    ``live_times[i + 1]`` the device holds ``live[i]`` bytes, workspaces of running ops included. ``end_ns`` is where
-    the last op or transfer ends.
+    ``stays[storage]`` are (start, end) of its stays on the device in time order, ``places`` has a row (low address,
+    high address, start, end) for every stay. Between ``live_times[i]`` and ``live_times[i + 1]`` the device holds
+    ``live[i]`` bytes, workspaces of running ops included.
     """
 
     schedule: Schedule
@@ -30,11 +30,13 @@ class Step:
     start: dict[int, int]
     end: dict[int, int]
     stays: list[list[tuple[int, int]]]
+    places: Column
     live_times: Column
     live: Column
 
     @cached_property
     def end_ns(self) -> int:
+        """Where the last op or transfer ends."""
         return max([*self.op_end, *self.end.values()], default=0)
 
     @property
@@ -137,6 +139,26 @@ class Step:
             return 0
         return int(self.live_times[full[-1] + 1]) if full[-1] + 1 < before else time_ns
 
+    def place_since(self, transfer: Transfer, time_ns: int) -> int:
+        """The earliest time, from ``time_ns`` on, at which a Prefetch's storage has a place until its stay ends: its
+        own address, or any other below the limit; at the latest the time it started."""
+        start, size = self.start[transfer.id], self.size(transfer.storage)
+        low, high, begins, ends = self.places.T
+        stay = next((s for s in self.stays[transfer.storage] if s[0] == start), None)
+        if stay is None:
+            return start
+        beside = (begins < stay[1]) & (ends > time_ns) & ~((begins == start) & (high - low == size))
+        floor = 0
+        for row in np.flatnonzero(beside)[np.argsort(low[beside], kind="stable")].tolist():
+            if floor + size <= low[row]:
+                return time_ns
+            floor = max(floor, -(-int(high[row]) // 64) * 64)
+        if self.limit_bytes <= 0 or floor + size <= self.limit_bytes:
+            return time_ns
+        own = np.flatnonzero((begins == start) & (high - low == size))
+        shared = (low < high[own[0]]) & (high > low[own[0]]) & (ends <= start)
+        return max(time_ns, int(ends[shared].max(initial=0)))
+
     def absences(self, storage: int) -> Iterator[tuple[int, int]]:
         """Times between stays of the storage; for a persistent one also those from the step's start and to its end."""
         rows = self.stays[storage]
@@ -161,7 +183,7 @@ def step_of(source: Schedule | Profile, step: int = 0) -> Step:
         for time in source.op_times:
             op_start[time.op], op_end[time.op] = time.start_ns, time.end_ns
         start, end = {t.id: t.start_ns for t in source.transfers}, {t.id: t.end_ns for t in source.transfers}
-        rows = [(r.storage, r.start_ns, r.end_ns) for r in source.residencies]
+        rows = [(r.storage, r.start_ns, r.end_ns, r.offset) for r in source.residencies]
     else:
         events, moved, lives = source.ops, source.transfers, source.lifetimes
         ran, went, lived = events.step == step, moved.step == step, lives.step == step
@@ -172,9 +194,11 @@ def step_of(source: Schedule | Profile, step: int = 0) -> Step:
         ids = moved.transfer[went].tolist()
         start = dict(zip(ids, moved.start_ns[went].tolist(), strict=True))
         end = dict(zip(ids, moved.end_ns[went].tolist(), strict=True))
-        rows = list(zip(*(c[lived].tolist() for c in (lives.storage, lives.start_ns, lives.end_ns)), strict=True))
+        rows = list(
+            zip(*(c[lived].tolist() for c in (lives.storage, lives.start_ns, lives.end_ns, lives.offset)), strict=True)
+        )
     stays: list[list[tuple[int, int]]] = [[] for _ in storages]
-    for storage, begin, finish in sorted(rows, key=lambda r: r[1:]):
+    for storage, begin, finish, _ in sorted(rows, key=lambda r: r[1:]):
         stays[storage].append((begin, finish))
     spaces = [op for op in ops if op.workspace_bytes]
     times, live = live_curve(
@@ -182,4 +206,5 @@ def step_of(source: Schedule | Profile, step: int = 0) -> Step:
         [*(r[2] for r in rows), *(op_end[op.id] for op in spaces)],
         [*(storages[r[0]].bytes for r in rows), *(op.workspace_bytes for op in spaces)],
     )
-    return Step(schedule, op_start, op_end, start, end, stays, times, live)
+    places = np.array([(r[3], r[3] + storages[r[0]].bytes, r[1], r[2]) for r in rows], np.int64).reshape(len(rows), 4)
+    return Step(schedule, op_start, op_end, start, end, stays, places, times, live)
