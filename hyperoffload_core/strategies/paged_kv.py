@@ -72,8 +72,9 @@ def steady_evictions(
 ) -> list[Eviction]:
     """Evictions of one step once repeating the step changes nothing more, by least recent use.
 
-    ``touched[position]`` are the blocks an op uses, which are never evicted under it; ``room_bytes[position]`` is what
-    the cache may take then. ``host_bytes`` bounds all blocks that ever leave.
+    ``touched[position]`` are the blocks an op uses. Room for those of the next op is made one op ahead, so that
+    their load can begin; neither they nor those of the running op are evicted then. ``room_bytes[position]`` is
+    what the cache may take while the op runs. ``host_bytes`` bounds all blocks that ever leave.
     """
     resident: OrderedDict[int, None] = OrderedDict.fromkeys(blocks)
     held, hosted, hosted_bytes = sum(blocks.values()), set[int](), 0
@@ -81,7 +82,8 @@ def steady_evictions(
     for _ in range(_MOST_STEPS):
         before, evictions = tuple(resident), []
         for position, used in enumerate(touched):
-            for storage in used:
+            needed = [*used, *touched[(position + 1) % len(touched)]]
+            for storage in needed:
                 held += 0 if storage in resident else blocks[storage]
                 resident[storage] = None
                 resident.move_to_end(storage)
@@ -89,7 +91,7 @@ def steady_evictions(
                 continue
             for storage in list(resident):
                 fits = storage in hosted or host_bytes is None or hosted_bytes + blocks[storage] <= host_bytes
-                if storage in fixed or storage in used or not fits:
+                if storage in fixed or storage in needed or not fits:
                     continue
                 hosted_bytes += 0 if storage in hosted else blocks[storage]
                 hosted.add(storage)
@@ -146,9 +148,10 @@ def loads_ahead(
     earliest = -1
     for needed, not_before, storage, gap in sorted(loads):
         issue = needed - 1
-        while issue > max(earliest, not_before) and live[issue] + blocks[storage] <= limit_bytes:
+        while issue > max(earliest, not_before) and live[issue - 1 if issue else 0] + blocks[storage] <= limit_bytes:
             issue -= 1
-        live[issue + 1 : needed] += blocks[storage]
+        # Behind an op the copies out that the next op waits for may still run, so the op itself must leave room.
+        live[max(issue, 0) : needed] += blocks[storage]
         earliest = issue
         until = gaps[storage, gap]
         leaves.append(Leave(storage, gap, wait_before=until if until < count else None, fetch_after=issue))

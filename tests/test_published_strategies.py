@@ -1,0 +1,104 @@
+"""Strategies restated from published systems: whatever graph and options, the schedule is valid but for the limit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hyperoffload_core.analysis.liveness import live_peak_bytes
+from hyperoffload_core.compile import compile_schedule
+from hyperoffload_core.cost import Durations
+from hyperoffload_core.hardware import Hardware
+from hyperoffload_core.ir import Graph
+from hyperoffload_core.policy import Policy, Rule
+from hyperoffload_core.strategies import STRATEGIES, StrategyError
+from hyperoffload_core.strategies.base import OptionValue
+from tests.graphs import TINY, TINY_HALF, graphs, training
+
+PUBLISHED = (
+    "functorch",
+    "deepcompile",
+    "zero-offload",
+    "zero-infinity",
+    "superoffload",
+    "deep-optimizer-states",
+    "paged-kv",
+)
+# Sizes of the systems' defaults are beyond a small graph: without these nothing would move.
+SMALL: dict[str, dict[str, OptionValue]] = {
+    "deepcompile": {"offload_act_min_size_mb": 0.0},
+    "zero-offload": {"reduce_bucket_size": 10},
+    "zero-infinity": {"sub_group_size": 10, "reduce_bucket_size": 10, "param_persistence_threshold": 2},
+    "deep-optimizer-states": {"sub_group_size": 10},
+}
+SWITCHES: dict[str, dict[str, tuple[OptionValue, ...]]] = {
+    "functorch": {
+        "activation_offload_separate_stream": (False, True),
+        "activation_offload_sink_wait": (False, True),
+        "activation_reload_prefetch": (False, True),
+    },
+    "zero-offload": {"buffer_count": (4, 8), "ratio": (0.0, 0.5, 1.0)},
+    "zero-infinity": {"pipeline_read": (False, True), "pipeline_write": (False, True), "prefetch_depth": (0, 1, 3)},
+    "superoffload": {"weights": ("auto", "stationary", "flow"), "speculative_step": (False, True)},
+    "deep-optimizer-states": {"update_stride": (1, 2, 3), "backward_offload": (False, True)},
+}
+
+
+@st.composite
+def options(draw: st.DrawFn, name: str) -> dict[str, OptionValue]:
+    switched = {option: draw(st.sampled_from(values)) for option, values in SWITCHES.get(name, {}).items()}
+    return {**SMALL.get(name, {}), **switched}
+
+
+def floating(graph: Graph) -> Graph:
+    return replace(graph, storages=tuple(replace(s, dtype="float32") for s in graph.storages))
+
+
+training_graphs = st.builds(training, st.integers(1, 5), st.integers(1, 9), st.sampled_from([0, 4]))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+@given(data=st.data(), graph=st.one_of(graphs(), training_graphs), hardware=st.sampled_from([TINY, TINY_HALF]))
+@settings(max_examples=30, deadline=None)
+def test_a_schedule_is_valid_but_for_the_limit_and_leaves_alone_what_is_kept(
+    name: str, data: st.DataObject, graph: Graph, hardware: Hardware
+) -> None:
+    graph = floating(graph)
+    durations = Durations(tuple(data.draw(st.integers(1, 60)) for _ in graph.ops), "made up")
+    kept = data.draw(st.sets(st.sampled_from([s.name for s in graph.storages]), max_size=3))
+    policy = Policy(
+        memory_limit=f"{max(1, live_peak_bytes(graph) * data.draw(st.integers(30, 100)) // 100)}B",
+        strategy=name,
+        options=data.draw(options(name)),
+        rules=tuple(Rule(name=k, action="keep") for k in sorted(kept)),
+    )
+    schedule = compile_schedule(graph, durations, hardware, policy)  # the verifier has accepted it
+    over = schedule.metrics.reserved_bytes > schedule.memory_limit_bytes
+    assert any(note.startswith("over the memory limit") for note in schedule.notes) == over
+    assert not {graph.storages[t.storage].name for t in schedule.transfers} & kept
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_strategy_names_its_source_and_may_miss_the_limit(name: str) -> None:
+    strategy = STRATEGIES[name]
+    assert strategy.source
+    assert not strategy.keeps_limit
+
+
+@pytest.mark.parametrize("name", PUBLISHED[:-1])
+def test_a_training_step_moves_something(name: str) -> None:
+    graph = floating(training(4, 1_000_000))
+    policy = Policy(memory_limit="60%", strategy=name, options=SMALL.get(name, {}))
+    schedule = compile_schedule(graph, Durations((1000,) * len(graph.ops), "made up"), TINY, policy)
+    assert schedule.transfers
+
+
+@pytest.mark.parametrize("name", ["zero-offload", "zero-infinity", "deep-optimizer-states"])
+def test_a_share_above_one_is_refused(name: str) -> None:
+    graph = training(2)
+    policy = Policy(strategy=name, options={"ratio": 1.5})
+    with pytest.raises(StrategyError, match="it is a share, from 0 to 1"):
+        compile_schedule(graph, Durations((10,) * len(graph.ops), "made up"), TINY, policy)
