@@ -1,4 +1,8 @@
-"""Activations that the forward pass saves for the backward pass: what activation offloading moves."""
+"""Activations that the forward pass saves for the backward pass: what activation offloading moves.
+
+The strategies that use this leave alone what a rule keeps; rules that say offload they do not follow, as the systems
+know none.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Published systems that keep optimizer states in host memory run the update there. A schedule here runs every op on the
 device, once, with all it touches on the device, so in their place the states (and what else their update reads) come to
-the device for the update and go back; each strategy says what that means for its numbers.
+the device for the update and go back; each strategy says what that means for its numbers. What a rule keeps never
+moves; rules that say offload are not followed, as the systems know none.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from math import prod
 from typing import Any
 
 from hyperoffload_core.analysis.lifetimes import Uses
-from hyperoffload_core.ir import Graph, storages_of
+from hyperoffload_core.ir import Graph, Op, storages_of
 from hyperoffload_core.passes.directives import Leave
 from hyperoffload_core.passes.selection import WRAP
 from hyperoffload_core.policy import Action
@@ -25,8 +26,9 @@ from hyperoffload_core.strategies.base import StrategyError
 class Update:
     """An optimizer op, and the storages it works on by what they are.
 
-    ``states`` are those that optimizer ops write: a learning rate is read by all and belongs to none. ``gradients`` are
-    what the backward pass hands over. ``elements``: parameters it updates (of the states, for an op without weights).
+    ``states`` are those that updates write: a learning rate or a step counter is read by all and belongs to none.
+    ``gradients`` are what the backward pass hands over. ``elements``: parameters it updates (of the states, for an
+    op without weights).
     """
 
     op: int
@@ -51,14 +53,12 @@ class Traffic:
 
 def parameter_updates(graph: Graph) -> tuple[Update, ...]:
     """Ops of the optimizer phase that bring a gradient, or what became of it, into a weight or state; by op id."""
-    optimizer = [op for op in graph.ops if op.phase == "optimizer"]
-    written = {s for op in optimizer for s in op.writes if graph.storages[s].persistent}
+    ops = [op for op in graph.ops if op.phase == "optimizer" and _takes_a_gradient(graph, op)]
+    written = {s for op in ops for s in op.writes}
     before = {s for op in graph.ops if op.phase != "optimizer" for s in op.writes}
     found = []
-    for op in optimizer:
+    for op in ops:
         touched = [graph.storages[s] for s in storages_of(op)]
-        if not any(s.id in op.writes and s.persistent for s in touched) or all(s.persistent for s in touched):
-            continue
         weights = tuple(s.id for s in touched if s.tensor_class == "weight")
         states = tuple(s.id for s in touched if s.tensor_class == "optimizer_state" and s.id in written)
         gradients = tuple(s.id for s in touched if not s.persistent and s.id in before and s.tensor_class != "output")
@@ -67,6 +67,13 @@ def parameter_updates(graph: Graph) -> tuple[Update, ...]:
         )
         found.append(Update(op.id, weights, states, gradients, elements))
     return tuple(found)
+
+
+def _takes_a_gradient(graph: Graph, op: Op) -> bool:
+    """Whether it writes something persistent and works on a weight or on what the step makes; a step counter does not."""
+    touched = [graph.storages[s] for s in storages_of(op)]
+    writes = any(graph.storages[s].persistent for s in op.writes)
+    return writes and any(s.tensor_class == "weight" or not s.persistent for s in touched)
 
 
 def elements_of(graph: Graph, storage: int) -> int:
