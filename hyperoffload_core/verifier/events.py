@@ -134,7 +134,7 @@ def _store_violations(timeline: Timeline, clocks: Clocks, storage: int, stay: St
             op = writers[done - 1]
             text = f"store {t.id} of {{name}} starts before op {ops[op].name!r} has written it"
             yield _fault(timeline, "store", text, storage, t.start_ns, op)
-        if any(not clocks.ended(p, clock) for p in stay.prefetches):
+        if stay.prefetches and not all(clocks.ended(p, clock) for p in stay.prefetches):
             yield _fault(
                 timeline, "store", f"store {t.id} of {{name}} starts before its prefetch has ended", storage, t.start_ns
             )
@@ -176,10 +176,14 @@ def _address_violations(timeline: Timeline, clocks: Clocks) -> Iterator[Schedule
     for stay in stays:
         low, high = stay.residency.offset, stay.residency.offset + stay.bytes
         first, last = bisect_right(ends, low), bisect_left(starts, high)
-        for earlier in {id(o): o for o in owners[first:last]}.values():
+        replaced = owners[first:last]
+        for earlier in replaced if len(replaced) < 2 else {id(o): o for o in replaced}.values():
             fault = _sharing_violation(timeline, clocks, earlier, stay)
             if fault is not None:
                 yield fault
+        if len(replaced) == 1 and starts[first] == low and ends[first] == high:
+            owners[first] = stay
+            continue
         kept: list[tuple[int, int, Stay]] = [(low, high, stay)]
         if first < last and starts[first] < low:
             kept.insert(0, (starts[first], low, owners[first]))
@@ -192,6 +196,8 @@ def _address_violations(timeline: Timeline, clocks: Clocks) -> Iterator[Schedule
 
 def begin_clock(timeline: Timeline, clocks: Clocks, stay: Stay) -> Clock:
     """What has surely ended when the stay begins: at the start of its first prefetch, or of the op that writes it."""
+    if len(stay.prefetches) == 1:
+        return clocks.transfer[stay.prefetches[0].id]
     if stay.prefetches:
         return tuple(map(min, zip(*(clocks.transfer[t.id] for t in stay.prefetches), strict=True)))
     if stay.ops and not stay.at_step_start:
@@ -216,7 +222,7 @@ def _sharing_violation(timeline: Timeline, clocks: Clocks, earlier: Stay, later:
     elif earlier.ops and known[0] <= timeline.position[earlier.ops[-1]]:
         last = timeline.schedule.graph.ops[earlier.ops[-1]].name
         text = f"{{name}} takes the bytes of {old!r} before op {last!r} is done with them"
-    else:
+    elif earlier.stores or earlier.prefetches:
         late = next((t for t in (*earlier.stores, *earlier.prefetches) if not clocks.ended(t, known)), None)
         if late is not None:
             text = f"{{name}} takes the bytes of {old!r} before {late.kind} {late.id} of it has ended"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.verifier.timeline import Timeline
@@ -27,6 +27,7 @@ def structure_violations(schedule: Schedule) -> Iterator[ScheduleViolation]:
         for op in counts:
             yield _fault(f"{name} names op {op}, which the graph does not have", op)
     ids = Counter(t.id for t in schedule.transfers)
+    known = set(ids)
     for time in schedule.op_times:
         if not 0 <= time.start_ns <= time.end_ns:
             yield _fault(f"op {time.op} runs from {time.start_ns} to {time.end_ns} ns", time.op, None, time.start_ns)
@@ -43,7 +44,7 @@ def structure_violations(schedule: Schedule) -> Iterator[ScheduleViolation]:
             yield _fault(f"transfer {t.id} moves storage {t.storage}, which the graph does not have", None, None, at)
         if not 0 <= t.start_ns <= t.end_ns:
             yield _fault(f"transfer {t.id} runs from {t.start_ns} to {t.end_ns} ns", None, t.storage, at)
-        if any(not 0 <= op < op_count for op in t.after_ops) or any(o not in ids for o in t.after_transfers):
+        if _outside(t.after_ops, op_count) or not known.issuperset(t.after_transfers):
             yield _fault(f"transfer {t.id} waits for an op or transfer that does not exist", None, t.storage, at)
     for r in schedule.residencies:
         if not 0 <= r.storage < storage_count:
@@ -59,8 +60,14 @@ def structure_violations(schedule: Schedule) -> Iterator[ScheduleViolation]:
             )
 
 
+def _outside(ids: Sequence[int], count: int) -> bool:
+    """Whether some id is none of 0 to ``count`` - 1."""
+    return bool(ids) and (min(ids) < 0 or max(ids) >= count)
+
+
 def _graph_faults(schedule: Schedule) -> Iterator[ScheduleViolation]:
     graph = schedule.graph
+    op_count, storage_count = len(graph.ops), len(graph.storages)
     if len(schedule.durations_ns) != len(graph.ops):
         yield _fault(f"{len(schedule.durations_ns)} durations for {len(graph.ops)} ops")
     if len(schedule.homes) != len(graph.storages):
@@ -76,9 +83,9 @@ def _graph_faults(schedule: Schedule) -> Iterator[ScheduleViolation]:
     for position, op in enumerate(graph.ops):
         if op.id != position or op.workspace_bytes < 0:
             yield _fault(f"op {op.name!r}: id {op.id}, workspace {op.workspace_bytes} bytes", position)
-        if any(not 0 <= s < len(graph.storages) for s in (*op.reads, *op.writes)):
+        if _outside(op.reads, storage_count) or _outside(op.writes, storage_count):
             yield _fault(f"op {op.name!r} accesses a storage the graph does not have", position)
-        if any(not 0 <= earlier < len(graph.ops) for earlier in op.after):
+        if _outside(op.after, op_count):
             yield _fault(f"op {op.name!r} depends on an op the graph does not have", position)
         if op.recompute_of is not None and not 0 <= op.recompute_of < len(graph.ops):
             yield _fault(f"op {op.name!r} recomputes an op the graph does not have", position)

@@ -23,7 +23,7 @@ def time_violations(timeline: Timeline) -> Iterator[ScheduleViolation]:
                 f"op {ops[time.op].name!r} takes {time.end_ns - time.start_ns} ns in its times, {duration} ns by itself"
             )
             yield ScheduleViolation("time", text, time.op, None, time.start_ns)
-        late = next((w for w in time.waits if transfer_end[w] > time.start_ns), None)
+        late = next((w for w in time.waits if transfer_end[w] > time.start_ns), None) if time.waits else None
         if late is not None:
             text = f"op {ops[time.op].name!r} starts before transfer {late} has ended, for which it waits"
             yield ScheduleViolation("time", text, time.op, None, time.start_ns)
@@ -40,9 +40,8 @@ def time_violations(timeline: Timeline) -> Iterator[ScheduleViolation]:
                 f"{_name(timeline, t)} takes {t.end_ns - t.start_ns} ns; {t.bytes} bytes take {needed} ns on its link"
             )
             yield ScheduleViolation("time", text, None, t.storage, t.start_ns)
-        if any(end[op] > t.start_ns for op in t.after_ops) or any(
-            transfer_end[other] > t.start_ns for other in t.after_transfers
-        ):
+        ops_end = max(map(end.__getitem__, t.after_ops), default=0)
+        if max(ops_end, max(map(transfer_end.__getitem__, t.after_transfers), default=0)) > t.start_ns:
             text = f"{_name(timeline, t)} starts before an op or transfer has ended for which it waits"
             yield ScheduleViolation("time", text, None, t.storage, t.start_ns)
     for transfers in timeline.links:
@@ -72,7 +71,22 @@ def storage_violations(timeline: Timeline) -> Iterator[ScheduleViolation]:
                 text = f"{graph.storages[storage].name!r} has two places on the device at once"
                 yield ScheduleViolation("residency", text, None, storage, after.start_ns)
         if stays or graph.exists_at_start(storage) or graph.lives_to_end(storage):
+            if len(stays) == 1 and not timeline.moves[storage] and _never_leaves(timeline, storage, stays[0]):
+                continue
             yield from _Value(timeline, storage).follow()
+
+
+def _never_leaves(timeline: Timeline, storage: int, stay: Stay) -> bool:
+    """Whether the storage's only stay begins with its value and lasts as long as it must: nothing to follow then."""
+    graph = timeline.schedule.graph
+    if timeline.schedule.homes[storage] != "device" or (graph.lives_to_end(storage) and not stay.to_step_end):
+        return False
+    if graph.exists_at_start(storage):
+        return stay.at_step_start
+    if not stay.ops:
+        return False
+    first = stay.ops[0]
+    return storage not in graph.ops[first].reads and timeline.op_start[first] == stay.start_ns
 
 
 def _name(timeline: Timeline, t: Transfer) -> str:

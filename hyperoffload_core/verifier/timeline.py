@@ -10,23 +10,18 @@ from hyperoffload_core.schedule import Residency, Schedule, Transfer
 
 @dataclass(slots=True)
 class Stay:
-    """One residency with what happens in it: ``ops`` in run order, transfers in order of start."""
+    """One residency, from ``start_ns`` to ``end_ns``, with what happens in it: ``ops`` in run order, transfers in order
+    of start."""
 
     residency: Residency
     bytes: int
+    start_ns: int
+    end_ns: int
     at_step_start: bool = False
     to_step_end: bool = False
     ops: list[int] = field(default_factory=list)
     prefetches: list[Transfer] = field(default_factory=list)
     stores: list[Transfer] = field(default_factory=list)
-
-    @property
-    def start_ns(self) -> int:
-        return self.residency.start_ns
-
-    @property
-    def end_ns(self) -> int:
-        return self.residency.end_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +55,15 @@ def timeline_of(schedule: Schedule) -> Timeline:
     step_ns = max([*op_end, *(t.end_ns for t in schedule.transfers)], default=0)
 
     stays: list[list[Stay]] = [[] for _ in graph.storages]
-    for residency in sorted(schedule.residencies, key=lambda r: (r.start_ns, r.end_ns)):
-        stays[residency.storage].append(Stay(residency, graph.storages[residency.storage].bytes))
+    for r in sorted(schedule.residencies, key=lambda r: (r.start_ns, r.end_ns)):
+        stays[r.storage].append(Stay(r, graph.storages[r.storage].bytes, r.start_ns, r.end_ns))
     starts = [[stay.start_ns for stay in rows] for rows in stays]
 
     homeless_accesses: list[tuple[int, int]] = []
     for op in schedule.order:
         start, end = op_start[op], op_end[op]
-        reads, writes = graph.ops[op].reads, graph.ops[op].writes
-        for storage in dict.fromkeys((*reads, *writes)):
+        reads = graph.ops[op].reads
+        for storage in dict.fromkeys(reads + graph.ops[op].writes):
             index = bisect_right(starts[storage], start) - 1
             rows = stays[storage]
             if start == end and index > 0 and rows[index - 1].end_ns == start and storage in reads:
