@@ -8,8 +8,8 @@ order in which they are issued, like on a stream.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from hyperoffload_core.analysis.lifetimes import Uses, uses_in_order
@@ -61,45 +61,18 @@ def plan_of_leaves(
     uses = uses_in_order(graph, order)
     wanted = {(leave.storage, leave.gap): leave for leave in leaves}
     inserted = insert_cache_operators(graph, uses, *gap_sets(wanted, uses))
-    stays, transfers = list(inserted.stays), list(inserted.transfers)
-    waits: list[tuple[int, int]] = []
-    count = len(order)
-    held: tuple[int, int, int] | None = None  # (stay, op until whose end it is held, op that issues its Store)
+    directed = _Directed(uses, wanted, len(order), list(inserted.stays), list(inserted.transfers))
+    held: _Held | None = None
     for index, stay in enumerate(inserted.stays):
-        use = uses[stay.storage]
-        before = held if held is not None and inserted.stays[held[0]].storage == stay.storage else None
+        before = held if held is not None and inserted.stays[held.stay].storage == stay.storage else None
         if held is not None and before is None:
-            _hold(stays, *held[:2])
-        held = None
+            directed.hold(held, len(order))
         if stay.fetch is not None:
-            previous = use.positions[use.positions.index(stay.begin) - 1] if stay.begin in use.positions[1:] else -1
-            leave = _leave_of(wanted, use, use.positions[-1] if stay.begin == count else previous)
-            latest = min(stay.begin, count) - 1
-            issued = latest if leave is None or leave.fetch_after is None else min(leave.fetch_after, latest)
-            issued = max(transfers[stay.fetch].after, before[2] if before else -1, issued)
-            transfers[stay.fetch] = replace(transfers[stay.fetch], after=issued)
-            if leave is not None and leave.fetch_wait_before is not None:
-                position = max(leave.fetch_wait_before, issued + 1)
-                if position < min(stay.begin, count):
-                    waits.append((position, stay.fetch))
-            if before is not None:
-                _hold(stays, before[0], min(before[1], issued))
-        if stay.store is not None:
-            leave = _leave_of(wanted, use, stay.last)
-            until = issued = transfers[stay.store].after
-            if leave is not None:
-                following = bisect_right(use.positions, stay.last)
-                latest = use.positions[following] - 1 if following < len(use.positions) else count - 1
-                issued = max(issued, min(leave.store_after, latest))
-                transfers[stay.store] = replace(transfers[stay.store], after=issued)
-                if leave.wait_before is not None:
-                    position = max(leave.wait_before, issued + 1)
-                    until = min(position, count) - 1
-                    if position < count:
-                        waits.append((position, stay.store))
-            held = index, until, issued
+            directed.issue_fetch(stay, stay.fetch, before)
+        held = directed.issue_store(index, stay, stay.store) if stay.store is not None else None
     if held is not None:
-        _hold(stays, *held[:2])
+        directed.hold(held, len(order))
+    stays, transfers = directed.stays, directed.transfers
     sequence = _issue_sequence(stays, transfers)
     links = (tuple(sequence),) if hardware.duplex == "half" else _by_direction(sequence, transfers)
     plan = Plan(
@@ -110,23 +83,78 @@ def plan_of_leaves(
         homes=inserted.homes,
         spans_ns=(),
         op_spans_ns=(),
-        waits=tuple(waits),
+        waits=tuple(directed.waits),
         follows=tuple((later, earlier) for earlier, later in pairwise(sequence)) if one_stream else (),
     )
     return with_spans(graph, plan, durations_ns, hardware)
 
 
-def _hold(stays: list[Stay], index: int, until: int) -> None:
-    """Keep the bytes of a stay at least until the op at ``until`` has ended."""
-    if until > stays[index].last:
-        stays[index] = replace(stays[index], last=until)
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A stay whose Store is issued behind the op at ``issued`` and whose bytes are kept until that at ``until``."""
+
+    stay: int
+    issued: int
+    until: int
 
 
-def _leave_of(wanted: dict[tuple[int, int], Leave], use: Uses, last: int) -> Leave | None:
-    """The directive of the gap behind the access at ``last`` (-1: ahead of the first access)."""
-    index = use.positions.index(last) if last >= 0 else -1
-    found = wanted.get((use.storage, index))
-    return found if found is not None else wanted.get((use.storage, WRAP))
+@dataclass(frozen=True)
+class _Directed:
+    """Stays and transfers as inserted, moved to where the directives (by storage and gap) want them."""
+
+    uses: Sequence[Uses]
+    wanted: Mapping[tuple[int, int], Leave]
+    count: int
+    stays: list[Stay]
+    transfers: list[PlannedTransfer]
+    waits: list[tuple[int, int]] = field(default_factory=list)
+
+    def issue_fetch(self, stay: Stay, fetch: int, before: _Held | None) -> None:
+        """``before`` is the same storage's stay ahead of the gap, if a Store ends it."""
+        positions = self.uses[stay.storage].positions
+        if stay.begin == self.count:
+            leave = self._leave_behind(stay.storage, positions[-1])
+        else:
+            access = positions.index(stay.begin)
+            leave = self._leave_behind(stay.storage, positions[access - 1] if access else -1)
+        issued = min(stay.begin, self.count) - 1
+        if leave is not None and leave.fetch_after is not None:
+            issued = min(issued, leave.fetch_after)
+        issued = max(self.transfers[fetch].after, before.issued if before else -1, issued)
+        self.transfers[fetch] = replace(self.transfers[fetch], after=issued)
+        if leave is not None and leave.fetch_wait_before is not None:
+            position = max(leave.fetch_wait_before, issued + 1)
+            if position < min(stay.begin, self.count):
+                self.waits.append((position, fetch))
+        if before is not None:
+            self.hold(before, issued)
+
+    def issue_store(self, index: int, stay: Stay, store: int) -> _Held:
+        positions = self.uses[stay.storage].positions
+        leave = self._leave_behind(stay.storage, stay.last)
+        issued = until = self.transfers[store].after
+        if leave is not None:
+            following = bisect_right(positions, stay.last)
+            latest = positions[following] - 1 if following < len(positions) else self.count - 1
+            issued = max(issued, min(leave.store_after, latest))
+            self.transfers[store] = replace(self.transfers[store], after=issued)
+            if leave.wait_before is not None:
+                position = max(leave.wait_before, issued + 1)
+                until = min(position, self.count) - 1
+                if position < self.count:
+                    self.waits.append((position, store))
+        return _Held(index, issued, until)
+
+    def hold(self, held: _Held, latest: int) -> None:
+        """Keep the bytes of a stay as long as wanted, at most until the op at ``latest`` has ended."""
+        until, stay = min(held.until, latest), self.stays[held.stay]
+        if until > stay.last:
+            self.stays[held.stay] = replace(stay, last=until)
+
+    def _leave_behind(self, storage: int, last: int) -> Leave | None:
+        """The directive of the gap behind the access at ``last`` (-1: ahead of the first access)."""
+        index = self.uses[storage].positions.index(last) if last >= 0 else -1
+        return self.wanted.get((storage, index)) or self.wanted.get((storage, WRAP))
 
 
 def _issue_sequence(stays: Sequence[Stay], transfers: Sequence[PlannedTransfer]) -> list[int]:

@@ -12,6 +12,8 @@ Assumed, where the original is unknown or cannot be expressed with storages:
 - Each user of a Remote parameter gets its own copy there, several of which may be on the device at once. A storage is
   there once: where the next user's copy would be issued before the last user is done, it stays for both.
 - Distances count the ops of the graph, as the interface of 2026 does.
+- Left out: distances and switches of single nodes, the filter by percentage and the choice of pipeline stages, of which
+  only the names are public.
 """
 
 from __future__ import annotations
