@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hyperoffload_core.errors import UserError
@@ -58,6 +58,14 @@ class Request:
     options: Mapping[str, Any] = field(default_factory=dict)
     progress: Callable[[float, str], None] = _silent
     cancelled: Callable[[], bool] = _never
+
+    def of(self, graph: Graph) -> Request:
+        """The same problem for the request's graph with recomputed ops: they take as long as their originals, and no
+        rule speaks of copies."""
+        durations_ns = tuple(self.durations_ns[op] for op in graph.origins)
+        free: Action = "auto"
+        actions = self.actions + (free,) * (len(graph.storages) - len(self.graph.storages))
+        return replace(self, graph=graph, durations_ns=durations_ns, actions=actions)
 
     def check_cancelled(self) -> None:
         if self.cancelled():

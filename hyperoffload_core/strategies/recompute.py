@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 
 from hyperoffload_core.analysis.liveness import live_peak_bytes
 from hyperoffload_core.ir import Graph
+from hyperoffload_core.passes.addresses import pack_plan
 from hyperoffload_core.passes.plan import Plan
 from hyperoffload_core.passes.recomputation import Recomputation, Versions, ops_again, recompute, repeatable
 from hyperoffload_core.policy import Action
 from hyperoffload_core.strategies import none
 from hyperoffload_core.strategies.base import Option, Request, Strategy
+
+_TRIES = 3
 
 
 def plan(request: Request) -> Plan:
@@ -23,24 +26,37 @@ def plan(request: Request) -> Plan:
     runs again ahead of the first op of the backward pass that reads it. Captured order, everything on the device.
 
     A layer is a stretch between two places of the forward pass where few bytes cross; segments are cut there, by
-    cumulative bytes of the activations the backward pass reads. The search begins with the square root of the number
-    of layers, goes up until the live peak meets the limit, then looks by bisection for the fewest segments that do: the
-    fewer, the longer the last one, whose ops need no second run. Of all that were tried and meet the limit the quickest
-    is taken; if none meets it, of those with the lowest peak.
+    cumulative bytes of the activations the backward pass reads. Tried are the square root of the number of layers, its
+    doubles, and by bisection the fewest segments whose live peak meets the limit: the fewer, the longer the last one,
+    whose ops need no second run. Of all that meet the limit the quickest is taken; if none does, of those with the
+    lowest peak.
 
     Stays with the device copy: what a rule says to keep (rules that say offload are not followed), results of ops that
     cannot run again (random, in place, or reading what was overwritten meanwhile).
     """
     forward = _Forward(request.graph, request.actions)
     asked = int(request.options["segments"])
-    graph = _recomputed(forward, asked) if asked else _searched(request, forward)
-    if graph is request.graph:
-        return none.plan(request)
-    durations_ns = tuple(request.durations_ns[o] for o in graph.origins)
-    return replace(none.plan(replace(request, graph=graph, durations_ns=durations_ns)), graph=graph)
+    if asked:
+        return _packed(request, _recomputed(forward, asked))[0]
+    aim_bytes = request.limit_bytes
+    for _ in range(_TRIES):
+        graph = _searched(request, forward, aim_bytes)
+        packed, height = _packed(request, graph)
+        if height <= request.limit_bytes or live_peak_bytes(graph) > aim_bytes:
+            break
+        aim_bytes -= height - request.limit_bytes  # addresses with holes in between: leave them room
+    return packed
 
 
-def _searched(request: Request, forward: _Forward) -> Graph:
+def _packed(request: Request, graph: Graph) -> tuple[Plan, int]:
+    """The plan that keeps everything of the graph on the device, and the height of its addresses."""
+    capacity_bytes = max(request.limit_bytes, live_peak_bytes(graph))
+    packed, height = pack_plan(graph, none.plan(request.of(graph)), capacity_bytes)
+    return (packed if graph is request.graph else replace(packed, graph=graph)), height
+
+
+def _searched(request: Request, forward: _Forward, aim_bytes: int) -> Graph:
+    """As few segments as possible for a live peak of ``aim_bytes``, or for the lowest there is."""
     graphs: dict[int, Graph] = {1: request.graph}
     peaks: dict[int, int] = {1: live_peak_bytes(request.graph)}
 
@@ -53,18 +69,20 @@ def _searched(request: Request, forward: _Forward) -> Graph:
         return peaks[segments]
 
     layers = len(forward.cuts) + 1
-    tried = max(1, ceil(sqrt(layers)))
-    while peak(tried) > request.limit_bytes and tried < layers:
-        tried = min(2 * tried, layers)
-    aim = max(request.limit_bytes, min(peaks.values()))
-    low, high = 1, min(n for n, p in peaks.items() if p <= aim)
+    tried = ceil(sqrt(layers))
+    while tried < layers:
+        peak(tried)
+        tried = 2 * tried
+    peak(layers)
+    reached = max(aim_bytes, min(peaks.values()))
+    low, high = 1, min(n for n, p in peaks.items() if p <= reached)
     while low < high:
         middle = (low + high) // 2
-        if peak(middle) <= aim:
+        if peak(middle) <= reached:
             high = middle
         else:
             low = middle + 1
-    good = [n for n in graphs if peaks[n] <= aim]
+    good = [n for n in graphs if peaks[n] <= reached]
     return graphs[min(good, key=lambda n: (sum(request.durations_ns[o] for o in graphs[n].origins), n))]
 
 
