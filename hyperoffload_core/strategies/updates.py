@@ -70,7 +70,7 @@ def parameter_updates(graph: Graph) -> tuple[Update, ...]:
 
 
 def _takes_a_gradient(graph: Graph, op: Op) -> bool:
-    """Whether it writes something persistent and works on a weight or on what the step makes; a step counter does not."""
+    """Whether it writes something persistent, working on a weight or on what the step makes (no step counter)."""
     touched = [graph.storages[s] for s in storages_of(op)]
     writes = any(graph.storages[s].persistent for s in op.writes)
     return writes and any(s.tensor_class == "weight" or not s.persistent for s in touched)
