@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 from hyperoffload_core.explain.replay import (
     Events,
@@ -25,6 +25,7 @@ from hyperoffload_core.explain.replay import (
 from hyperoffload_core.explain.step import Step
 from hyperoffload_core.explain.verdicts import Cause, Root, roots_of, run_of
 from hyperoffload_core.schedule import Transfer, TransferKind
+from hyperoffload_core.simulator import DeadlockError
 from hyperoffload_core.sizes import format_bytes, format_ns
 
 RemedyKind = Literal[
@@ -32,6 +33,9 @@ RemedyKind = Literal[
 ]
 LINK_FACTOR = 2.0
 """A faster link is tried with twice the bandwidth."""
+
+
+_GENTLEST: tuple[RemedyKind, ...] = get_args(RemedyKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,8 @@ def remedies_of(replays: Replays, transfer: int) -> list[Remedy]:
     """Everything that would shorten the step at a transfer that costs time, best first.
 
     First what needs neither more memory nor other hardware, unless something that needs more memory gains ten times as
-    much; within each group the largest gain first. A faster link counts for the whole step, not for this transfer.
+    much; of those first what changes least, unless another gains twice as much. Then the rest, the largest gain first.
+    A faster link counts for the whole step, not for this transfer.
     """
     if transfer not in replays.found:
         replays.found[transfer] = _remedies(replays, transfer)
@@ -109,11 +114,17 @@ def _remedies(replays: Replays, transfer: int) -> list[Remedy]:
     ]
     gains = [(r.gain_ns, r) for r in found if r.gain_ns is not None and r.gain_ns > 0]
     best = max((gain for gain, r in gains if r.kind != "faster link"), default=0)
+    free = [g for g in gains if not g[1].bytes_over and g[1].kind != "faster link" and 10 * g[0] >= best]
+    best_free = max((gain for gain, _ in free), default=0)
 
-    def free(gain: int, remedy: Remedy) -> bool:
-        return not remedy.bytes_over and remedy.kind != "faster link" and 10 * gain >= best
+    def rank(found: tuple[int, Remedy]) -> tuple[int, int, int]:
+        gain, remedy = found
+        gentleness = _GENTLEST.index(remedy.kind)
+        if found in free:
+            return (0, gentleness, -gain) if 2 * gain >= best_free else (1, -gain, gentleness)
+        return 2, -gain, gentleness
 
-    return [r for _, r in sorted(gains, key=lambda g: (not free(*g), -g[0], g[1].kind))]
+    return [r for _, r in sorted(gains, key=rank)]
 
 
 def likely_remedy(replays: Replays, transfer: int) -> Remedy:
@@ -209,14 +220,12 @@ def _reordered(replays: Replays, transfer: int, root: Root) -> list[Remedy]:
     needed = step.waited_by.get(move[-1].id)
     if needed is None:
         return []
-    inside = {t.id for t in move}
+    kept_before = {t.id for t in move} | {other for t in move for other in t.after_transfers}
     due = step.position[needed]
     overtaken: list[int] = []
     for other in reversed(run[: run.index(move[0].id)]):
         user = step.waited_by.get(other)
-        if other in inside or (user is not None and step.position[user] <= due):
-            break
-        if step.transfers[other].storage == move[0].storage:
+        if other in kept_before or (user is not None and step.position[user] <= due):
             break
         overtaken.append(other)
     if not overtaken:
@@ -227,7 +236,10 @@ def _reordered(replays: Replays, transfer: int, root: Root) -> list[Remedy]:
         if step.most_live(began, step.start[move[0].id]) + size > step.limit_bytes:
             return []
     changed = ahead_of(replays.events, [replays.at[t.id] for t in move], replays.at[overtaken[-1]])
-    gain = replays.gain(changed)
+    try:
+        gain = replays.gain(changed)
+    except DeadlockError:  # it waits for something that waits for one of those it would overtake
+        return []
     count = len(overtaken)
     others = f"the {named(step, overtaken[0])}" if count == 1 else f"{count} transfers that are needed later"
     text = f"let the {named(step, move[0].id)} go before {others}"
