@@ -135,7 +135,7 @@ class AddressedSearch(Search):
                         blocks.append(WORKSPACE)
                     if fetch >= 0:
                         blocks.append(fetch)
-                    returning = fetch if fetch >= 0 and pending.idle >> fetch & 1 and home[fetch] >= 0 else -1
+                    returning = fetch if fetch >= 0 and pending.idle >> fetch & 1 and home[fetch] >= 0 else None
                     for places_then, evicted, placed in self._placements(blocks, places, loose, home, returning):
                         state_then = (
                             done,
@@ -167,7 +167,7 @@ class AddressedSearch(Search):
         return (*then[:7], kept, then[8]), times
 
     def _placements(
-        self, blocks: list[int], places: Places, loose: int, home: Places, returning: int
+        self, blocks: list[int], places: Places, loose: int, home: Places, returning: int | None
     ) -> Iterator[tuple[Places, int, tuple[tuple[int, int], ...]]]:
         """(places, what left, what went where) for each way to give the blocks room one after the other."""
         if not blocks:
