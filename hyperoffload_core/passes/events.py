@@ -9,8 +9,10 @@ order already waits for are left out.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from hyperoffload_core.passes.plan import Plan, Stay
 
@@ -36,23 +38,23 @@ class Occupant:
 
 def bind_events(plan: Plan, occupants: Sequence[Occupant]) -> Edges:
     """Edges of a plan whose stays lie at the addresses of ``occupants`` (all stays and workspaces, in any order)."""
-    count = len(plan.order)
     after_position = [t.after for t in plan.transfers]
     own_store = _validity(plan)
-    after_transfers = [set(own_store.get(index, ())) for index in range(len(plan.transfers))]
-    data_waits: list[list[int]] = [[] for _ in range(count + 1)]
-    address_waits: list[set[int]] = [set() for _ in range(count + 1)]
-
-    for stay in plan.stays:
-        if stay.fetch is not None:
-            data_waits[stay.begin].append(stay.fetch)
-    for position, transfer in plan.waits:
-        data_waits[position].append(transfer)
+    after_transfers: defaultdict[int, set[int]] = defaultdict(set)
+    for fetch, store in own_store.items():
+        after_transfers[fetch].add(store)
     for transfer, earlier in plan.follows:
         after_transfers[transfer].add(earlier)
+    # most ops wait for nothing, so both are kept by position
+    data_waits: defaultdict[int, set[int]] = defaultdict(set)
+    address_waits: defaultdict[int, set[int]] = defaultdict(set)
+    for stay in plan.stays:
+        if stay.fetch is not None:
+            data_waits[stay.begin].add(stay.fetch)
+    for position, transfer in plan.waits:
+        data_waits[position].add(transfer)
 
-    for occupant, before in _successions(occupants):
-        stay = occupant.stay
+    for stay, before in _successions(occupants):
         if stay.fetch is None:
             if before.store is not None:
                 address_waits[stay.begin].add(before.store)
@@ -61,65 +63,70 @@ def bind_events(plan: Plan, occupants: Sequence[Occupant]) -> Edges:
             if before.store is not None:
                 after_transfers[stay.fetch].add(before.store)
 
-    rank = {t: (link, r) for link, transfers in enumerate(plan.links) for r, t in enumerate(transfers)}
+    link_of, rank = [-1] * len(plan.transfers), [-1] * len(plan.transfers)
+    for link, transfers in enumerate(plan.links):
+        for place, index in enumerate(transfers):
+            link_of[index], rank[index] = link, place
+    op_waits: list[list[int]] = [[] for _ in plan.order]
     reached = [-1] * len(plan.links)
-    op_waits: list[list[int]] = [[] for _ in range(count)]
-    for position in range(count):
-        waits = set(data_waits[position])
-        for link, index in _latest(address_waits[position], rank).items():
-            if rank[index][1] > max([reached[link], *(rank[w][1] for w in waits if rank[w][0] == link)]):
-                waits.add(index)
+    for position in sorted(data_waits.keys() | address_waits.keys()):
+        if not 0 <= position < len(plan.order):
+            continue
+        waits = data_waits.get(position, set())
+        for link, index in _latest(address_waits.get(position, ()), link_of, rank).items():
+            if rank[index] > max([reached[link], *(rank[w] for w in waits if link_of[w] == link)]):
+                waits = waits | {index}
         for index in waits:
-            reached[rank[index][0]] = max(reached[rank[index][0]], rank[index][1])
+            reached[link_of[index]] = max(reached[link_of[index]], rank[index])
         op_waits[plan.order[position]] = sorted(waits)
-    edges_between: list[list[int]] = []
-    for index, before_transfers in enumerate(after_transfers):
-        link = rank[index][0]
-        kept = {i for other, i in _latest(before_transfers, rank).items() if other != link}
-        edges_between.append(sorted(kept | own_store.get(index, set())))
+    edges_between: list[list[int]] = [[] for _ in plan.transfers]
+    for index, before_transfers in after_transfers.items():
+        kept = {i for link, i in _latest(before_transfers, link_of, rank).items() if link != link_of[index]}
+        edges_between[index] = sorted(kept | {own_store[index]} if index in own_store else kept)
     return Edges(op_waits, [[plan.order[p]] if p >= 0 else [] for p in after_position], edges_between)
 
 
-def _validity(plan: Plan) -> dict[int, set[int]]:
+def _validity(plan: Plan) -> dict[int, int]:
     """For each Prefetch the Store of its storage that it brings back, kept even where the link's order implies it."""
-    result: dict[int, set[int]] = {}
+    result: dict[int, int] = {}
     last_store: dict[int, int] = {}
     for stay in plan.stays:
         if stay.fetch is not None and stay.storage in last_store:
-            result[stay.fetch] = {last_store[stay.storage]}
+            result[stay.fetch] = last_store[stay.storage]
         if stay.store is not None:
             last_store[stay.storage] = stay.store
     return result
 
 
-def _latest(transfers: set[int], rank: dict[int, tuple[int, int]]) -> dict[int, int]:
+def _latest(transfers: Collection[int], link_of: Sequence[int], rank: Sequence[int]) -> dict[int, int]:
     """Per link the transfer that runs last."""
     result: dict[int, int] = {}
     for index in transfers:
-        link, position = rank[index]
-        if link not in result or rank[result[link]][1] < position:
+        link = link_of[index]
+        if link not in result or rank[result[link]] < rank[index]:
             result[link] = index
     return result
 
 
-def _successions(occupants: Sequence[Occupant]) -> list[tuple[Occupant, Stay]]:
-    """Pairs (occupant, stay that had some of its bytes last). Earlier owners of a byte come before those anyway."""
-    pairs: list[tuple[Occupant, Stay]] = []
-    starts: list[int] = []
-    segments: list[tuple[int, int, Stay]] = []
-    for occupant in sorted(occupants, key=lambda o: o.start_ns):
-        low, high = occupant.offset, occupant.offset + occupant.bytes
-        first = bisect_right(starts, low) - 1
-        if first < 0 or segments[first][1] <= low:
-            first += 1
-        last = bisect_left(starts, high)
-        replaced = segments[first:last]
-        pairs += [(occupant, stay) for _, _, stay in replaced]
-        fresh = [(low, high, occupant.stay)]
-        if replaced and replaced[0][0] < low:
-            fresh.insert(0, (replaced[0][0], low, replaced[0][2]))
-        if replaced and replaced[-1][1] > high:
-            fresh.append((high, replaced[-1][1], replaced[-1][2]))
-        segments[first:last] = fresh
-        starts[first:last] = [s[0] for s in fresh]
-    return pairs
+def _successions(occupants: Sequence[Occupant]) -> Iterator[tuple[Stay, Stay]]:
+    """Pairs (stay, stay that had some of its bytes last). Earlier owners of a byte come before those anyway."""
+    starts: list[int] = []  # disjoint byte ranges in address order: starts[i], ends[i], owners[i]
+    ends: list[int] = []
+    owners: list[Stay] = []
+    for occupant in sorted(occupants, key=attrgetter("start_ns")):
+        stay, low, high = occupant.stay, occupant.offset, occupant.offset + occupant.bytes
+        first, last = bisect_right(ends, low), bisect_left(starts, high)
+        replaced = owners[first:last]
+        for earlier in replaced:
+            yield stay, earlier
+        if len(replaced) == 1 and starts[first] == low and ends[first] == high:
+            owners[first] = stay
+            continue
+        kept = [(low, high, stay)]
+        if replaced and starts[first] < low:
+            kept.insert(0, (starts[first], low, replaced[0]))
+        if replaced and ends[last - 1] > high:
+            kept.append((high, ends[last - 1], replaced[-1]))
+        starts[first:last] = [k[0] for k in kept]
+        ends[first:last] = [k[1] for k in kept]
+        owners[first:last] = [k[2] for k in kept]
