@@ -30,7 +30,7 @@ CASES = [pytest.param(f, source, id=f"{f} ({f.rule}) {source}") for f in FAULTS 
 
 @pytest.mark.parametrize(("fault", "source"), CASES)
 def test_a_fault_is_caught_under_its_rule(fault: Fault, source: str) -> None:
-    @settings(max_examples=6, deadline=None)
+    @settings(max_examples=4, deadline=None)
     @given(st.integers(0, SEEDS - 1), st.randoms(use_true_random=False))
     def caught(first: int, random: Random) -> None:
         seeds = ((first + n) % SEEDS for n in range(SEEDS))

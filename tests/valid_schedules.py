@@ -53,8 +53,8 @@ def _chain(random: Random) -> Graph:
 
 
 def _compiled(graph: Graph, durations: Durations, strategy: str, hardware, random: Random) -> Schedule:  # type: ignore[no-untyped-def]
-    limit = 0 if strategy != "none" else live_peak_bytes(graph)
-    limit = limit or live_peak_bytes(graph) * random.choice([60, 75, 90]) // 100
+    percent = 200 if strategy == "none" else random.choice([60, 75, 90])
+    limit = live_peak_bytes(graph) * percent // 100
     options = {"effort": "fast"} if strategy == "hyperoffload" else {}
     policy = Policy(memory_limit=f"{limit}B", strategy=strategy, options=options)
     try:
