@@ -13,6 +13,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hyperoffload_core.errors import UserError
 
 TensorClass = Literal[
@@ -131,6 +134,17 @@ class Graph:
             for storage in sorted(reads | writes):
                 result[storage].append(Access(op.id, storage, storage in reads, storage in writes))
         return tuple(tuple(a) for a in result)
+
+    @cached_property
+    def access_columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """Every access as a row of three columns (op, storage, whether it writes), ops in captured order."""
+        ops, storages, writes = [], [], []
+        for op in self.ops:
+            for storage in dict.fromkeys(op.reads + op.writes):
+                ops.append(op.id)
+                storages.append(storage)
+                writes.append(storage in op.writes)
+        return np.array(ops, np.int64), np.array(storages, np.int64), np.array(writes, np.bool_)
 
     @cached_property
     def origins(self) -> tuple[int, ...]:

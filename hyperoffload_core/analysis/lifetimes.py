@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from hyperoffload_core.ir import Graph
 
 
@@ -38,20 +40,22 @@ class Gap:
 
 def uses_in_order(graph: Graph, order: Sequence[int]) -> tuple[Uses, ...]:
     """Uses of every storage when the ops run in ``order`` (a permutation of op ids)."""
-    positions: list[list[int]] = [[] for _ in graph.storages]
-    writes: list[list[bool]] = [[] for _ in graph.storages]
-    for position, op_id in enumerate(order):
-        op = graph.ops[op_id]
-        written = set(op.writes)
-        for storage in op.reads:
-            positions[storage].append(position)
-            writes[storage].append(storage in written)
-        for storage in written.difference(op.reads):
-            positions[storage].append(position)
-            writes[storage].append(True)
+    ops, storages, writes = graph.access_columns
+    position_of = np.empty(len(graph.ops), np.int64)
+    position_of[np.asarray(order, np.int64)] = np.arange(len(graph.ops))
+    positions = position_of[ops]
+    in_order = np.argsort(storages * len(graph.ops) + positions)
+    positions, writes = positions[in_order].tolist(), writes[in_order].tolist()
+    bounds = np.searchsorted(storages[in_order], np.arange(len(graph.storages) + 1)).tolist()
     return tuple(
-        Uses(s.id, tuple(positions[s.id]), tuple(writes[s.id]), graph.exists_at_start(s.id), graph.lives_to_end(s.id))
-        for s in graph.storages
+        Uses(
+            s.id,
+            tuple(positions[begin:end]),
+            tuple(writes[begin:end]),
+            graph.exists_at_start(s.id),
+            graph.lives_to_end(s.id),
+        )
+        for s, begin, end in zip(graph.storages, bounds[:-1], bounds[1:], strict=True)
     )
 
 
