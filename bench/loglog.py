@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
 
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 420, 300, 64, 44, 34, 16
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 420, 300, 64, 44, 34, 32
 
 
 @dataclass(frozen=True)

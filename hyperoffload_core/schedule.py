@@ -351,7 +351,7 @@ def write_schedule(schedule: Schedule, path: Path) -> None:
     """Write ``.json`` or ``.json.gz``; the file appears whole or not at all."""
     data = json.dumps(to_document(schedule), separators=(",", ":")).encode()
     if path.name.endswith(".gz"):
-        data = gzip.compress(data, mtime=0)
+        data = gzip.compress(data, compresslevel=6, mtime=0)
     write_whole(path, data)
 
 
