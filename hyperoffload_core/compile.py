@@ -118,13 +118,10 @@ def schedule_of_plan(
     """
     planned = graph if plan.graph is None else plan.graph
     packed, height = pack_plan(planned, plan, limit_bytes)
-    if plan.graph is None:
-        lower_bound_ns = step_lower_bound_ns(graph, durations.ns, hardware, max(limit_bytes, height))
-    else:
-        # bounds on transfers know no recomputation; that every op runs, one at a time, holds all the same
-        lower_bound_ns = sum(durations.ns)
-        durations = Durations(tuple(durations.ns[o] for o in planned.origins), durations.source)
-    graph = planned
+    lower_bound_ns = step_lower_bound_ns(
+        graph, durations.ns, hardware, max(limit_bytes, height), recomputed=plan.graph is not None
+    )
+    graph, durations = planned, Durations(tuple(durations.ns[o] for o in planned.origins), durations.source)
     edges, times, step_ns = time_plan(graph, packed, durations.ns, hardware)
     op_times = tuple(
         OpTime(op, int(times.op_start[op]), int(times.op_end[op]), tuple(edges.op_waits[op])) for op in packed.order

@@ -102,6 +102,7 @@ def _document(schedule: Schedule, elapsed_s: float) -> dict[str, Any]:
         "memory_limit_bytes": schedule.memory_limit_bytes,
         "duration_source": schedule.duration_source,
         "ops": len(schedule.graph.ops),
+        "recomputed_ops": len(_recomputed(schedule)),
         "transfers": len(schedule.transfers),
         "metrics": {name: getattr(schedule.metrics, name) for name in Metrics.__slots__},
         "notes": list(schedule.notes),
@@ -109,8 +110,13 @@ def _document(schedule: Schedule, elapsed_s: float) -> dict[str, Any]:
     }
 
 
+def _recomputed(schedule: Schedule) -> list[int]:
+    """Durations in ns of the ops that run again."""
+    return [schedule.durations_ns[op.id] for op in schedule.graph.ops if op.recompute_of is not None]
+
+
 def _print(schedule: Schedule) -> None:
-    metrics = schedule.metrics
+    metrics, again = schedule.metrics, _recomputed(schedule)
     console.print(f"{schedule.graph.name} on {schedule.hardware.title}, {schedule.strategy} (predicted)", markup=False)
     above = metrics.step_ns / metrics.lower_bound_ns - 1 if metrics.lower_bound_ns else 0.0
     print_table(
@@ -121,6 +127,7 @@ def _print(schedule: Schedule) -> None:
             ["live peak", size(metrics.peak_live_bytes)],
             ["step", time(metrics.step_ns)],
             ["compute", time(metrics.compute_ns)],
+            *([["run again", f"{len(again):,} ops, {time(sum(again))} of compute"]] if again else []),
             ["lower bound", f"{time(metrics.lower_bound_ns)} (step is {above:.1%} above)"],
             ["blocking", time(metrics.blocking_ns)],
             ["exposed", time(metrics.exposed_ns)],
