@@ -18,6 +18,7 @@ from hyperoffload_core.passes.recomputation import (
     RecomputationError,
     recompute,
     recompute_candidates,
+    recompute_together,
 )
 from hyperoffload_core.schedule import from_document, to_document
 from hyperoffload_core.verifier import verify
@@ -168,6 +169,46 @@ def test_a_candidate_frees_its_gap_at_the_cost_it_names(graph: Graph) -> None:
         there = before[right] - graph.ops[right].workspace_bytes - sum(graph.storages[s].bytes for s in begun)
         again_peak = max(after[right : right + len(item.ops)])
         assert again_peak <= there + c.extra_bytes
+
+
+@settings(max_examples=100, deadline=None)
+@given(graphs(most_ops=20), st.randoms(use_true_random=False))
+def test_candidates_taken_together_free_all_their_gaps(graph: Graph, random: Random) -> None:
+    chosen = [c for c in recompute_candidates(graph, [1] * len(graph.ops)) if random.random() < 0.7]
+    items = recompute_together(graph, chosen)
+    again = recompute(graph, items)
+    check_graph(again)
+    assert [i.before for i in items] == sorted({i.before for i in items})
+    freed = [
+        c
+        for c in chosen
+        if any(c.recomputation.before == i.before and graph.accesses[c.storage][0].op in i.ops for i in items)
+    ]
+    kept_longer = {
+        s for i in items for o in i.ops for s in graph.ops[o].reads if graph.storages[s].tensor_class == "input"
+    }
+    allowed = sum(graph.storages[s].bytes for s in kept_longer)
+    if len(freed) < len(chosen):
+        return  # what one of them could not be freed for may be read longer
+    before, after = live_bytes(graph, range(len(graph.ops))), live_bytes(again, range(len(again.ops)))
+    for position, op in enumerate(again.ops):
+        if op.recompute_of is None:
+            here = again.origins[position]
+            gone = [c for c in freed if graph.accesses[c.storage][c.gap].op < here < c.recomputation.before]
+            assert after[position] <= before[here] - sum(c.bytes for c in gone) + allowed
+
+
+def test_what_two_readers_of_one_place_need_runs_once_there() -> None:
+    b = GraphBuilder("shared")
+    x, a, c, d, y, out = b.storage("x", 4, "input"), *(b.storage(n, 8) for n in "acdy"), b.storage("out", 4, "output")
+    b.op("one", [x], [a])
+    b.op("two", [a], [c])
+    b.op("three", [a], [d])
+    b.op("other", [x], [y])
+    b.op("back", [a, c, d, y], [out], "backward")
+    graph = b.graph()
+    items = recompute_together(graph, recompute_candidates(graph, [1] * 5))
+    assert items == [Recomputation((0, 1, 2), 4, (4,))]
 
 
 def test_candidates_of_a_training_step_are_its_activations_between_forward_and_backward() -> None:

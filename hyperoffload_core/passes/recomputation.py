@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from hyperoffload_core.ir import Graph, Op, Storage, TensorClass, dependencies
 
@@ -202,19 +203,33 @@ def ops_again(
     return tuple(sorted(chain))
 
 
+class _Lives(Versions):
+    """Also how long each value is there: ``last_read`` by (storage, writer)."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self._graph = graph
+        self.last_read: dict[tuple[int, int], int] = {}
+        for op in graph.ops:
+            for storage in op.reads:
+                self.last_read[storage, self.writer_before(storage, op.id)] = op.id
+
+    def there(self, storage: int, writer: int, *, before: int) -> bool:
+        """Whether the value is on the device ahead of op ``before`` when nothing is offloaded; inputs of the step are
+        there as long as somebody reads them."""
+        held = self._graph.exists_at_start(storage) or self._graph.lives_to_end(storage)
+        return held or self.last_read[storage, writer] >= before
+
+
 def recompute_candidates(graph: Graph, durations_ns: Sequence[int]) -> list[RecomputeCandidate]:
     """For each reuse gap of an activation or a gradient what it would cost to free it by recomputation.
 
     Ordered by storage and gap; gaps without an op inside, values that cannot be recomputed, and gaps of storages that
-    are written again behind them are left out. Every
-    candidate is for itself: it reads what captured order has on the device at that place, and if that is to be freed
-    as well, it costs more. Takes O(accesses) besides the chains, which have at most 32 ops.
+    are written again behind them are left out. Every candidate is for itself: it reads what captured order has on the
+    device at that place, and if that is freed as well, it costs more (`recompute_together`). Takes O(accesses) besides
+    the chains, which have some 32 ops at most.
     """
-    versions = Versions(graph)
-    last_read: dict[tuple[int, int], int] = {}  # of each value: (storage, writer) -> op
-    for op in graph.ops:
-        for storage in op.reads:
-            last_read[storage, versions.writer_before(storage, op.id)] = op.id
+    lives = _Lives(graph)
     result = []
     for described in graph.storages:
         storage, accesses = described.id, graph.accesses[described.id]
@@ -224,46 +239,74 @@ def recompute_candidates(graph: Graph, durations_ns: Sequence[int]) -> list[Reco
             left, right = accesses[gap].op, accesses[gap + 1].op
             if right - left < 2 or any(a.writes for a in accesses[gap + 1 :]):
                 continue
-            writer = versions.writer_before(storage, right)
-            chain = _chain(graph, versions, last_read, writer, right)
+            writer = lives.writer_before(storage, right)
+            chain = _chain(graph, lives, [writer], right, partial(lives.there, before=right))
             if chain is not None:
                 item = Recomputation(chain, right, tuple(a.op for a in accesses[gap + 1 :]))
                 cost_ns = sum(durations_ns[op] for op in chain)
-                extra = _extra_bytes(graph, versions, last_read, item, storage)
+                extra = _extra_bytes(graph, lives, item, storage)
                 result.append(RecomputeCandidate(storage, gap, described.bytes, item, cost_ns, extra))
     return result
 
 
+def recompute_together(graph: Graph, candidates: Iterable[RecomputeCandidate]) -> list[Recomputation]:
+    """Recomputations that free the gaps of all these candidates at once, but those that then have no way.
+
+    What several need ahead of one op runs once there; an input that another candidate frees runs again too.
+    """
+    lives = _Lives(graph)
+    freed: dict[int, list[tuple[int, int]]] = {}
+    ahead: dict[int, list[RecomputeCandidate]] = {}
+    for c in candidates:
+        right = c.recomputation.before
+        freed.setdefault(c.storage, []).append((graph.accesses[c.storage][c.gap].op, right))
+        ahead.setdefault(right, []).append(c)
+    result = []
+    for before, here in sorted(ahead.items()):
+
+        def available(storage: int, writer: int, before: int = before) -> bool:
+            away = any(left < before <= right for left, right in freed.get(storage, ()))
+            return not away and lives.there(storage, writer, before=before)
+
+        ops: set[int] = set()
+        readers: set[int] = set()
+        for c in here:
+            chain = _chain(graph, lives, [lives.writer_before(c.storage, before)], before, available)
+            if chain is not None:
+                ops.update(chain)
+                readers.update(c.recomputation.readers)
+        if ops:
+            result.append(Recomputation(tuple(sorted(ops)), before, tuple(sorted(readers))))
+    return result
+
+
 def _chain(
-    graph: Graph, versions: Versions, last_read: dict[tuple[int, int], int], writer: int, before: int
+    graph: Graph, versions: Versions, wanted: Collection[int], before: int, available: Callable[[int, int], bool]
 ) -> tuple[int, ...] | None:
-    count = 0
+    """`ops_again`, None as well where the chain would be too long."""
+    missing = 0
 
-    def available(storage: int, of: int) -> bool:
-        nonlocal count
-        there = graph.exists_at_start(storage) or graph.lives_to_end(storage) or last_read[storage, of] >= before
-        count += not there
-        return there or count > _LONGEST_CHAIN  # then given up below
+    def found(storage: int, writer: int) -> bool:
+        nonlocal missing
+        there = available(storage, writer)
+        missing += not there
+        return there or missing > _LONGEST_CHAIN  # given up below
 
-    if writer == _START:
-        return None
-    chain = ops_again(graph, versions, (writer,), before, available)
-    return None if count > _LONGEST_CHAIN else chain
+    chain = None if _START in wanted else ops_again(graph, versions, wanted, before, found)
+    return None if missing > _LONGEST_CHAIN else chain
 
 
-def _extra_bytes(
-    graph: Graph, versions: Versions, last_read: dict[tuple[int, int], int], item: Recomputation, storage: int
-) -> int:
+def _extra_bytes(graph: Graph, lives: _Lives, item: Recomputation, storage: int) -> int:
     """The most that results and workspaces of the ops take at once beyond the storage, and inputs kept for them."""
     chain = set(item.ops)
     last_use: dict[tuple[int, int], int] = {}
     kept: set[int] = set()
     for op in item.ops:
         for read in graph.ops[op].reads:
-            writer = versions.writer_before(read, op)
+            writer = lives.writer_before(read, op)
             if writer in chain:
                 last_use[read, writer] = op
-            elif not graph.lives_to_end(read) and last_read[read, writer] < item.before:
+            elif not graph.lives_to_end(read) and lives.last_read[read, writer] < item.before:
                 kept.add(read)  # an input of the step, which is there as long as somebody reads it
     live, most = 0, 0
     ends: dict[int, int] = {}
