@@ -13,8 +13,8 @@ from hyperoffload_core.cost import Durations
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.hardware import Hardware, transfer_ns
 from hyperoffload_core.ir import Graph
-from hyperoffload_core.metrics import step_metrics
-from hyperoffload_core.schedule import OpTime, Residency, Schedule, ScheduleFileError, read_schedule
+from hyperoffload_core.retimed import with_times
+from hyperoffload_core.schedule import Schedule, ScheduleFileError, read_schedule
 from hyperoffload_core.simulator import simulate
 from hyperoffload_core.verifier import violations
 
@@ -60,42 +60,16 @@ def timed_for(schedule: Schedule, durations: Durations, hardware: Hardware) -> S
     step = simulate(
         schedule, op_ns=op_ns, transfer_ns=[transfer_ns(t.bytes, links[t.kind]) for t in schedule.transfers]
     )
-    waits = {t.op: t.waits for t in schedule.op_times}
-    op_times = tuple(
-        OpTime(op, start, end, waits[op])
-        for op, start, end in zip(
-            step.ops.op.tolist(), step.ops.start_ns.tolist(), step.ops.end_ns.tolist(), strict=True
-        )
-    )
-    moved, stays = step.transfers, step.lifetimes
-    transfers = tuple(
-        replace(t, start_ns=start, end_ns=end)
-        for t, start, end in zip(schedule.transfers, moved.start_ns.tolist(), moved.end_ns.tolist(), strict=True)
-    )
-    residencies = tuple(
-        Residency(r.storage, r.offset, start, end)
-        for r, start, end in zip(schedule.residencies, stays.start_ns.tolist(), stays.end_ns.tolist(), strict=True)
-    )
     # Every op runs once at least, one at a time; the bound on transfers holds within the limit, without recomputing.
     bound_ns = sum(durations.ns)
     if graph.original is graph and schedule.metrics.reserved_bytes <= schedule.memory_limit_bytes:
         bound_ns = step_lower_bound_ns(graph, durations.ns, on, schedule.memory_limit_bytes)
-    metrics = step_metrics(
-        [s.bytes for s in graph.storages],
-        [op.workspace_bytes for op in graph.ops],
-        op_times,
-        transfers,
-        residencies,
-        bound_ns,
-    )
-    return replace(
+    planned = replace(
         schedule,
         durations_ns=op_ns,
         duration_source=durations.source,
         hardware=on,
-        op_times=op_times,
-        transfers=transfers,
-        residencies=residencies,
-        metrics=replace(metrics, reserved_bytes=schedule.metrics.reserved_bytes),
         notes=(*schedule.notes, f"planned for {schedule.hardware.title}, timed for {on.title}"),
     )
+    timed = with_times(planned, step)
+    return replace(timed, metrics=replace(timed.metrics, lower_bound_ns=bound_ns))

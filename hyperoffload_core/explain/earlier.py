@@ -11,9 +11,8 @@ from dataclasses import replace
 
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.explain.step import Step, step_of
-from hyperoffload_core.metrics import step_metrics
-from hyperoffload_core.recording import Profile
-from hyperoffload_core.schedule import OpTime, Residency, Schedule, Transfer
+from hyperoffload_core.retimed import with_times
+from hyperoffload_core.schedule import Residency, Schedule, Transfer
 from hyperoffload_core.simulator import DeadlockError, simulate
 from hyperoffload_core.sizes import format_bytes, format_ns
 from hyperoffload_core.verifier import violations
@@ -21,37 +20,6 @@ from hyperoffload_core.verifier import violations
 
 class NotPossibleError(UserError):
     """A change that no valid schedule of this order and these edges has; the message says why in one sentence."""
-
-
-def with_times(schedule: Schedule, profile: Profile) -> Schedule:
-    """The schedule with the times of a step that `simulate` made of it."""
-    ops, moved, lives = profile.ops, profile.transfers, profile.lifetimes
-    waits = {t.op: t.waits for t in schedule.op_times}
-    op_times = tuple(
-        OpTime(op, start, end, waits[op])
-        for op, start, end in zip(ops.op.tolist(), ops.start_ns.tolist(), ops.end_ns.tolist(), strict=True)
-    )
-    starts = dict(zip(moved.transfer.tolist(), moved.start_ns.tolist(), strict=True))
-    ends = dict(zip(moved.transfer.tolist(), moved.end_ns.tolist(), strict=True))
-    transfers = tuple(
-        replace(t, start_ns=starts[t.id], end_ns=ends[t.id]) for t in sorted(schedule.transfers, key=lambda t: t.id)
-    )
-    residencies = tuple(
-        replace(r, start_ns=start, end_ns=end)
-        for r, start, end in zip(schedule.residencies, lives.start_ns.tolist(), lives.end_ns.tolist(), strict=True)
-    )
-    graph = schedule.graph
-    sizes, workspaces = [s.bytes for s in graph.storages], [op.workspace_bytes for op in graph.ops]
-    metrics = step_metrics(sizes, workspaces, op_times, transfers, residencies, schedule.metrics.lower_bound_ns)
-    top = max((r.offset + sizes[r.storage] for r in residencies), default=0)
-    reserved = min(max(schedule.metrics.reserved_bytes, top), metrics.reserved_bytes)
-    return replace(
-        schedule,
-        op_times=op_times,
-        transfers=transfers,
-        residencies=residencies,
-        metrics=replace(metrics, reserved_bytes=reserved),
-    )
 
 
 def started_earlier(schedule: Schedule, transfer: int, by_ns: int) -> Schedule:
