@@ -21,7 +21,7 @@ from app.dashboard.views.transfers import transfer_rows
 from db.database import open_database
 from db.queries import load_profile, transfers_window
 from db.recordings import RunDescription, record_profile
-from hyperoffload_core.metrics import transfer_verdicts
+from hyperoffload_core.explain.verdicts import transfer_verdicts
 from hyperoffload_core.schedule import Schedule, ScheduleFileError, from_document, to_document
 from hyperoffload_core.simulator import simulate, simulate_random
 from hyperoffload_core.verifier import verify
