@@ -11,12 +11,14 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from hyperoffload_core.metrics import live_curve
 from hyperoffload_core.recording import Profile
+from profiles.explained import TransferValues, transfer_values
 from profiles.lanes import Lane, Lanes, lanes, part_words
 from profiles.series import memory_curve
 
@@ -51,10 +53,10 @@ def trace_events(profile: Profile, label: str) -> list[Event]:
     events = list(_metadata(profile, label))
     begin, flow = 0, 0
     for step in range(profile.step_count):
-        drawn = lanes(profile, step)
+        drawn, values = lanes(profile, step), transfer_values(profile, step)
         events.extend(_ops(profile, drawn.compute, begin))
         for lane, thread in ((drawn.copy_out, COPY_OUT), (drawn.copy_in, COPY_IN)):
-            events.extend(_transfers(profile, lane, thread, begin))
+            events.extend(_transfers(profile, lane, thread, begin, values))
         arrows = list(_arrows(profile, drawn))
         events.extend(_flows(arrows, begin, flow))
         events.extend(_device_bytes(profile, step, begin))
@@ -96,7 +98,9 @@ def _ops(profile: Profile, lane: Lane, begin: int) -> Iterator[Event]:
         yield _slice(op.primitive, f"op,{op.phase}", COMPUTE, begin + start, begin + end, args)
 
 
-def _transfers(profile: Profile, lane: Lane, thread: int, begin: int) -> Iterator[Event]:
+def _transfers(
+    profile: Profile, lane: Lane, thread: int, begin: int, values: dict[int, TransferValues]
+) -> Iterator[Event]:
     schedule = profile.schedule
     moves, parts = {t.id: t for t in schedule.transfers}, part_words(schedule)
     for transfer, start, end in _rows(lane):
@@ -106,6 +110,7 @@ def _transfers(profile: Profile, lane: Lane, thread: int, begin: int) -> Iterato
         args = {"storage": storage.name, "class": storage.tensor_class, "bytes": move.bytes, "GB/s": round(rate, 3)}
         if transfer in parts:
             args |= {"part": parts[transfer], "offset_bytes": move.offset_bytes, "storage_bytes": storage.bytes}
+        args |= asdict(values[transfer])
         yield _slice(name, "transfer", thread, begin + start, begin + end, args)
 
 

@@ -14,8 +14,9 @@ from typing import Literal
 import numpy as np
 
 from hyperoffload_core.errors import UserError
-from hyperoffload_core.explain.verdicts import transfer_verdicts
+from hyperoffload_core.explain.moves import MoveVerdict
 from hyperoffload_core.recording import Profile
+from profiles.explained import move_values
 from profiles.series import memory_curve, overlap
 from profiles.verdict import verdict_sentence
 
@@ -111,7 +112,11 @@ class StorageDifference:
 
 @dataclass(frozen=True)
 class TransferSum:
-    """All moves of one storage in one direction in the median step; ``parts`` counts the transfers they are made of."""
+    """All moves of one storage in one direction in the median step; ``parts`` counts the transfers they are made of.
+
+    ``slack_ns`` is the least of them, ``cause`` and ``remedy`` (`explain.moves.MoveVerdict`) are those of the move that
+    blocks, or else is exposed, most; None where nothing moves.
+    """
 
     count: int
     parts: int
@@ -119,6 +124,10 @@ class TransferSum:
     duration_ns: int
     exposed_ns: int
     blocking_ns: int
+    hidden_ns: int = 0
+    slack_ns: int | None = None
+    cause: str | None = None
+    remedy: str | None = None
 
 
 @dataclass(frozen=True)
@@ -294,18 +303,24 @@ def _transfers(profiles: Sequence[LabelledProfile]) -> tuple[TransferDifference,
 
 
 def _transfer_sums(profile: Profile) -> dict[tuple[str, str], TransferSum]:
-    schedule = profile.schedule
-    verdicts = {v.transfer: v for v in transfer_verdicts(profile, profile.median_step)}
-    result: dict[tuple[str, str], TransferSum] = {}
-    for move in schedule.moves:
-        key = (schedule.graph.storages[move[0].storage].name, "out" if move[0].kind == "store" else "in")
-        so_far, parts = result.get(key, TransferSum(0, 0, 0, 0, 0, 0)), [verdicts[t.id] for t in move]
-        result[key] = TransferSum(
-            so_far.count + 1,
-            so_far.parts + len(move),
-            so_far.bytes + sum(t.bytes for t in move),
-            so_far.duration_ns + sum(v.hidden_ns + v.exposed_ns for v in parts),
-            so_far.exposed_ns + sum(v.exposed_ns for v in parts),
-            so_far.blocking_ns + sum(v.blocking_ns for v in parts),
-        )
-    return result
+    storages = profile.schedule.graph.storages
+    moves: dict[tuple[str, str], list[MoveVerdict]] = {}
+    for m in move_values(profile, profile.median_step).values():
+        moves.setdefault((storages[m.storage].name, "out" if m.kind == "store" else "in"), []).append(m)
+    return {key: _sum(together) for key, together in moves.items()}
+
+
+def _sum(moves: Sequence[MoveVerdict]) -> TransferSum:
+    dearest = max(moves, key=lambda m: (m.blocking_ns, m.exposed_ns))
+    return TransferSum(
+        count=len(moves),
+        parts=sum(len(m.parts) for m in moves),
+        bytes=sum(m.bytes for m in moves),
+        duration_ns=sum(m.hidden_ns + m.exposed_ns for m in moves),
+        exposed_ns=sum(m.exposed_ns for m in moves),
+        blocking_ns=sum(m.blocking_ns for m in moves),
+        hidden_ns=sum(m.hidden_ns for m in moves),
+        slack_ns=min(m.slack_ns for m in moves),
+        cause=dearest.cause,
+        remedy=dearest.remedy.kind,
+    )

@@ -70,12 +70,25 @@ def _csv_rows(c: Comparison) -> Iterator[tuple[str, str, str, int, str, str, _Ce
                 ("parts", ""),
                 ("bytes", "bytes"),
                 ("duration_ns", "ns"),
+                ("hidden_ns", "ns"),
                 ("exposed_ns", "ns"),
                 ("blocking_ns", "ns"),
+                ("slack_ns", "ns"),
             ):
-                moved = getattr(move, quantity)
-                more = moved - getattr(reference, quantity)
+                moved, referred = getattr(move, quantity), getattr(reference, quantity)
+                more = None if moved is None or referred is None else moved - referred
                 yield "transfers", transfer.storage, transfer.direction, side, quantity, unit, moved, more
+            for quantity in ("cause", "remedy"):
+                yield (
+                    "transfers",
+                    transfer.storage,
+                    transfer.direction,
+                    side,
+                    quantity,
+                    "",
+                    getattr(move, quantity),
+                    None,
+                )
 
 
 def _placement_cells(placement: Placement | None) -> list[tuple[str, _Cell]]:

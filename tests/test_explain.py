@@ -126,13 +126,20 @@ def test_an_op_that_waits_for_the_bytes_of_a_store_waits_for_memory() -> None:
     assert "other address" in {r.kind for r in waiting.remedies}
 
 
-def test_a_transfer_that_is_needed_first_goes_first() -> None:
-    """w3 is asked for before w1, which is needed two ops earlier."""
-    schedule = from_pool(weights(0, 100, 0, 100), {"w1": 0, "w3": 3}, [60, 60, 200, 60], limit=1000)
-    by_op = {s.op: s for s in lost_time(step_of(schedule)).stalls}
-    assert by_op[1].cause in ("link", "order")
-    reorder = next(r for r in by_op[1].remedies if r.kind == "reorder")
-    assert reorder.gain_ns is not None and reorder.gain_ns > 0
+def test_what_is_needed_first_is_told_to_go_first() -> None:
+    """Both are asked for at the start, and the one that is needed two ops later goes first."""
+    b = GraphBuilder("wrong order")
+    later, sooner = b.storage("later", 100, "weight", True), b.storage("sooner", 100, "weight", True)
+    x, z = b.storage("x", 1, "input"), b.storage("z", 1, "output")
+    b.op("begin", [x], [x])
+    b.op("first", [x, sooner], [x])
+    b.op("long", [x], [x])
+    b.op("second", [x, later], [z])
+    schedule = from_pool(b.graph(), {"later": 9, "sooner": 9}, [60, 60, 200, 60], limit=1000)
+    stall = one_stall(schedule)
+    assert (stall.op, stall.lost_ns, stall.cause) == (1, 206 - 60, "link")
+    assert (stall.remedies[0].kind, stall.remedies[0].gain_ns) == ("reorder", 103)
+    assert "let the Prefetch of 'sooner' go before the Prefetch of 'later'" in stall.remedies[0].text
 
 
 def test_adjacent_layers_are_told_to_be_asked_for_earlier() -> None:

@@ -70,6 +70,7 @@ def test_transfers_show_what_blocks(comparison: Comparison) -> None:
     none, moved = rows["act", "in"]
     assert none.count == 0
     assert (moved.count, moved.bytes, moved.duration_ns, moved.exposed_ns, moved.blocking_ns) == (1, 400, 100, 20, 20)
+    assert (moved.hidden_ns, moved.slack_ns, none.slack_ns, none.cause) == (80, 0, None, None)
 
 
 def test_ops_are_aligned_by_name_and_not_by_time() -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hyperoffload_core.explain.moves import MoveVerdict, move_verdicts
 from hyperoffload_core.explain.remedies import Remedy, Replays, remedies_of
 from hyperoffload_core.explain.stalls import LostTime, Stall, lost_time
 from hyperoffload_core.explain.step import step_of
 from hyperoffload_core.explain.storages import StorageDecision, storage_decisions
-from hyperoffload_core.explain.whatif import Answer
 from hyperoffload_core.recording import Profile, ProfileKind
 from hyperoffload_core.schedule import Schedule
+
+if TYPE_CHECKING:
+    from hyperoffload_core.explain.whatif import Answer
 
 FORMAT, VERSION = "hyperoffload.explanation", 1
 

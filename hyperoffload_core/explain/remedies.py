@@ -222,10 +222,13 @@ def _reordered(replays: Replays, transfer: int, root: Root) -> list[Remedy]:
         return []
     kept_before = {t.id for t in move} | {other for t in move for other in t.after_transfers}
     due = step.position[needed]
+    ready = max(
+        [step.op_end[op] for op in move[0].after_ops] + [step.end[t] for t in move[0].after_transfers], default=0
+    )
     overtaken: list[int] = []
     for other in reversed(run[: run.index(move[0].id)]):
         user = step.waited_by.get(other)
-        if other in kept_before or (user is not None and step.position[user] <= due):
+        if other in kept_before or step.start[other] < ready or (user is not None and step.position[user] <= due):
             break
         overtaken.append(other)
     if not overtaken:

@@ -147,13 +147,18 @@ class Step:
         stay = next((s for s in self.stays[transfer.storage] if s[0] == start), None)
         if stay is None:
             return start
+        if self.limit_bytes <= 0:
+            return time_ns
         beside = (begins < stay[1]) & (ends > time_ns) & ~((begins == start) & (high - low == size))
-        floor = 0
+        graph = self.schedule.graph
+        returns = graph.storages[transfer.storage].persistent and self.schedule.homes[transfer.storage] == "device"
+        # what ends the step on the device has to be where the next step finds it
+        floor = self.limit_bytes + 1 if returns and stay[1] >= self.end_ns else 0
         for row in np.flatnonzero(beside)[np.argsort(low[beside], kind="stable")].tolist():
             if floor + size <= low[row]:
                 return time_ns
             floor = max(floor, -(-int(high[row]) // 64) * 64)
-        if self.limit_bytes <= 0 or floor + size <= self.limit_bytes:
+        if floor + size <= self.limit_bytes:
             return time_ns
         own = np.flatnonzero((begins == start) & (high - low == size))
         shared = (low < high[own[0]]) & (high > low[own[0]]) & (ends <= start)
