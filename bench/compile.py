@@ -6,7 +6,8 @@
 Nothing here ran on the hardware named: op durations come from its roofline, transfers from its link description. Every
 schedule passed the verifier. The first form measures the whole matrix: two processes for the other strategies, then
 `hyperoffload` alone, so that its time to compile is that of a quiet machine. Any of --workload, --hardware, --limit and
---strategy narrows it down and prints every number of what is left. Captured graphs are kept in FOLDER, if given.
+--strategy narrows it down; one cell, or given strategies, are printed with every number. Captured graphs are kept in
+FOLDER, if given.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def _run(options: argparse.Namespace) -> int:
         )
     if options.csv:
         options.csv.write_text(csv_text(rows))
-    narrowed = options.workload or options.hardware or options.limit or options.strategy
-    print("\n\n".join(_report(rows, described, whole=not narrowed)))
+    whole = not options.strategy and len({r.cell for r in rows}) > 1
+    print("\n\n".join(_report(rows, described, whole=whole)))
     return int(any(r.outcome == "invalid" for r in rows))
 
 
@@ -91,11 +92,12 @@ def measure(
 
 
 def _report(rows: list[Row], described: dict[str, str], *, whole: bool) -> list[str]:
-    parts = ["\n\n".join(summary(rows))] if whole else []
+    parts = summary(rows) if whole else []
     if whole:
         parts.append(
-            "Entries are the step over the bound; in brackets by how much a strategy is over the limit. All numbers of "
-            "every strategy is in [benchmarks-schedules.csv](benchmarks-schedules.csv)."
+            "Entries are the step over the bound of schedules that meet the limit, and by how much the others are over "
+            "it. Their steps, and all other numbers, are in [benchmarks-schedules.csv](benchmarks-schedules.csv). The "
+            "bound is for schedules that run every op once; those of `recompute` may be below it."
         )
     for workload in dict.fromkeys(r.workload for r in rows):
         own = [r for r in rows if r.workload == workload]

@@ -61,12 +61,12 @@ def matrix_table(rows: Sequence[Row]) -> list[str]:
         "|---|---|--:|--:|--:|" + "--:|" * len(others),
     ]
     for hardware, limit in dict.fromkeys((r.hardware, r.limit) for r in rows):
-        ours = by_cell[hardware, limit, OURS]
-        bound = f"{ours.bound_ns / 1e6:.1f}" if ours.bound_ns else ""
+        ours, *found = (by_cell[hardware, limit, s] for s in (OURS, *others))
+        bound_ns = max(r.bound_ns for r in (ours, *found))
+        bound = f"{bound_ns / 1e6:.1f}" if bound_ns else ""
         seconds = f"{ours.compile_s:.2f}" if ours.bound_ns else ""
-        found = [by_cell.get((hardware, limit, s)) for s in others]
-        entries = " | ".join("" if r is None else _entry(r, ours.bound_ns) for r in found)
-        lines.append(f"| {hardware} | {limit} | {bound} | {_entry(ours, ours.bound_ns)} | {seconds} | {entries} |")
+        entries = " | ".join(_entry(r, bound_ns) for r in found)
+        lines.append(f"| {hardware} | {limit} | {bound} | {_entry(ours, bound_ns)} | {seconds} | {entries} |")
     return lines
 
 
@@ -75,8 +75,7 @@ def _entry(row: Row, bound_ns: int) -> str:
         return "infeasible"
     if row.outcome in ("refused", "invalid"):
         return row.outcome
-    ratio = f"{row.step_ns / (bound_ns or row.bound_ns):.3f}"
-    return ratio if row.outcome == "met" else f"{ratio} (+{_short(row.over_bytes)})"
+    return f"over {_short(row.over_bytes)}" if row.outcome == "over" else f"{row.step_ns / bound_ns:.3f}"
 
 
 def _short(size: int) -> str:
