@@ -88,7 +88,11 @@ class Replays:
         return {}
 
     def gain(self, changed: Events) -> int:
-        return self.base_ns - step_ns(play(changed))
+        """How much shorter the step is with a change; one in which things wait for each other gains nothing."""
+        try:
+            return self.base_ns - step_ns(play(changed))
+        except DeadlockError:
+            return 0
 
 
 def remedies_of(replays: Replays, transfer: int) -> list[Remedy]:
@@ -155,9 +159,10 @@ def _earlier(replays: Replays, root: Root) -> list[Remedy]:
     own = step.own_op(first)
     found = []
     room = step.place_since(first, step.room_since(step.start[first.id], size))
-    if room < step.start[first.id]:
-        ended = [op for op in step.schedule.order if step.op_end[op] >= room] if room > 0 else []
-        after = [op for op in (own, ended[0] if ended else None) if op is not None]
+    # memory is there for sure once the first op behind that time has ended
+    behind = next((op for op in step.schedule.order if step.op_end[op] >= room), None) if room > 0 else None
+    if room == 0 or (behind is not None and step.op_end[behind] <= step.start[first.id]):
+        after = [op for op in (own, behind) if op is not None]
         changed = _released(replays, move, after)
         gain, begins = _played(replays, changed, first)
         early = step.start[first.id] - begins
@@ -196,7 +201,10 @@ def _released(replays: Replays, move: tuple[Transfer, ...], after: list[int]) ->
 
 def _played(replays: Replays, changed: Events, first: Transfer) -> tuple[int, int]:
     """Gain of a change, and when a transfer then starts."""
-    times = play(changed)
+    try:
+        times = play(changed)
+    except DeadlockError:
+        return 0, replays.step.start[first.id]
     return replays.base_ns - step_ns(times), int(times.transfer_start[replays.at[first.id]])
 
 
@@ -239,10 +247,7 @@ def _reordered(replays: Replays, transfer: int, root: Root) -> list[Remedy]:
         if step.most_live(began, step.start[move[0].id]) + size > step.limit_bytes:
             return []
     changed = ahead_of(replays.events, [replays.at[t.id] for t in move], replays.at[overtaken[-1]])
-    try:
-        gain = replays.gain(changed)
-    except DeadlockError:  # it waits for something that waits for one of those it would overtake
-        return []
+    gain = replays.gain(changed)
     count = len(overtaken)
     others = f"the {named(step, overtaken[0])}" if count == 1 else f"{count} transfers that are needed later"
     text = f"let the {named(step, move[0].id)} go before {others}"
@@ -308,14 +313,21 @@ def _unawaited(replays: Replays, transfer: int) -> list[Remedy]:
         return []
     gain = replays.gain(without_wait(replays.events, op, replays.at[transfer]))
     graph = step.schedule.graph
-    start, free = step.op_start[op], step.op_end[step.schedule.order[max(0, step.position[op] - 1)]]
-    new = sum(step.size(s) for s in graph.ops[op].writes if any(begin == start for begin, _ in step.stays[s]))
-    missing = step.most_live(min(free, start - 1), start) + new + graph.ops[op].workspace_bytes - step.limit_bytes
-    if step.limit_bytes > 0 and missing > 0:
-        return [
-            _higher_limit(step, gain, missing, f"op {graph.ops[op].name!r} need not wait for the bytes of the Store")
-        ]
+    missing = missing_bytes(step, op)
+    if missing > 0:
+        why = f"op {graph.ops[op].name!r} need not wait for the bytes of the Store"
+        return [_higher_limit(step, gain, missing, why)]
     return [Remedy("other address", gain, f"give what op {graph.ops[op].name!r} writes another address: there is room")]
+
+
+def missing_bytes(step: Step, op: int) -> int:
+    """How much of the limit is missing for an op to start when the op before it ends, given what it writes for the
+    first time; 0 or less where it fits, or there is no limit."""
+    graph, start, place = step.schedule.graph, step.op_start[op], step.position[op]
+    free = step.op_end[step.schedule.order[place - 1]] if place else 0
+    new = sum(step.size(s) for s in graph.ops[op].writes if any(begin == start for begin, _ in step.stays[s]))
+    beside = step.most_live(min(free, start - 1), start)
+    return beside + new + graph.ops[op].workspace_bytes - step.limit_bytes if step.limit_bytes > 0 else 0
 
 
 def _faster(replays: Replays, transfer: int) -> Remedy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hyperoffload_core.explain.moves import held_words
-from hyperoffload_core.explain.remedies import Remedy, Replays, named, remedies_of
+from hyperoffload_core.explain.remedies import Remedy, Replays, missing_bytes, named, remedies_of
 from hyperoffload_core.explain.step import Step
 from hyperoffload_core.explain.verdicts import Cause, Root, Wait, waits_of
 from hyperoffload_core.sizes import format_bytes, format_ns
@@ -110,7 +110,7 @@ def _cause(replays: Replays, wait: Wait) -> Cause:
     step = replays.step
     t = step.transfers[wait.transfer]
     if t.kind == "store" and wait.op is not None and t.storage not in step.schedule.graph.ops[wait.op].writes:
-        return "memory" if _room_missing(step, wait.op) else "order"
+        return "memory" if missing_bytes(step, wait.op) > 0 else "order"
     root = replays.roots[wait.transfer]
     if step.move_of[root.transfer] is step.move_of[wait.transfer]:
         return root.cause
@@ -127,15 +127,6 @@ def _advance(step: Step, root: Root) -> int:
     earliest += [step.end[o] for o in t.after_transfers if step.transfers[o].storage == t.storage]
     earliest += [step.end[step.link_before[t.id]]] if t.id in step.link_before else []
     return step.start[t.id] - max(earliest)
-
-
-def _room_missing(step: Step, op: int) -> bool:
-    """Whether what an op writes for the first time would not have fitted before it started."""
-    start = step.op_start[op]
-    writes = step.schedule.graph.ops[op].writes
-    new = sum(step.size(s) for s in writes if any(begin == start for begin, _ in step.stays[s]))
-    new += step.schedule.graph.ops[op].workspace_bytes
-    return 0 < step.limit_bytes < step.live_before(start) + new
 
 
 def _sentence(step: Step, wait: Wait, chain: tuple[ChainLink, ...]) -> str:
