@@ -18,35 +18,64 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from random import Random
 
 import numpy as np
 
 from hyperoffload_core.analysis.bounds import smallest_feasible_limit, step_lower_bound_ns
 from hyperoffload_core.analysis.lifetimes import Uses, uses_in_order
 from hyperoffload_core.passes.addresses import pack_plan
+from hyperoffload_core.passes.choice import Choosing, Chosen
+from hyperoffload_core.passes.covering import binding_slots, cover
 from hyperoffload_core.passes.insertion import insert_cache_operators
 from hyperoffload_core.passes.order import captured_order, releasing_early_order
 from hyperoffload_core.passes.placement import NoPlacementError, Placement, Problem, make_problem, place, to_plan
 from hyperoffload_core.passes.plan import Plan
 from hyperoffload_core.passes.selection import (
     WRAP,
-    Candidates,
     Choice,
     Estimate,
-    choose_gaps,
     find_candidates,
     gap_sets,
     plain_estimate,
+    resident_slots,
 )
 from hyperoffload_core.passes.timing import time_plan
 from hyperoffload_core.strategies.base import Option, Request, Strategy
 from hyperoffload_core.strategies.paging import PagingSetup, farthest_next_use, least_recently_used, paged_plan
 
-_SECONDS = {"fast": 0.5, "normal": 3.0, "best": 20.0}
+_SECONDS = {"fast": 0.3, "normal": 0.8, "best": 20.0}
 _ATTEMPTS = 8
-_SETTINGS = ((True, 1.0, 0.0), (True, 1.0, 0.04), (True, 2.0, 0.0), (True, 4.0, 0.04), (False, 1.0, 0.0))
-"""(count only the slots that transfers leave free, congestion, margin below the limit) that are tried per order."""
+_SMALLEST_PART = 1000
+_ROUNDS = 12
+"""Rounds of the search for better gaps between two placements."""
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """One way to choose gaps: see `passes.selection.find_candidates` (exact) and `passes.choice.Choosing`."""
+
+    exact: bool
+    link_weight: float
+    part_of_largest: int | None = None
+    margin: bool = False
+    in_parts: bool = False
+
+
+_RECIPES = (
+    _Recipe(exact=True, link_weight=0.03),
+    _Recipe(exact=True, link_weight=1e6),
+    _Recipe(exact=False, link_weight=1e6),
+    _Recipe(exact=False, link_weight=0.03),
+    _Recipe(exact=True, link_weight=0.03, in_parts=True),
+    _Recipe(exact=False, link_weight=0.03, in_parts=True),
+    _Recipe(exact=False, link_weight=0.03, part_of_largest=8),
+    _Recipe(exact=False, link_weight=0.03, part_of_largest=8, margin=True),
+    _Recipe(exact=True, link_weight=0.03, part_of_largest=8),
+    _Recipe(exact=False, link_weight=1e6, part_of_largest=2),
+    _Recipe(exact=False, link_weight=1e6, part_of_largest=2, margin=True),
+)
 
 
 @dataclass(frozen=True)
@@ -60,9 +89,7 @@ class _Variant:
 @dataclass(frozen=True)
 class _Solution:
     variant: _Variant
-    candidates: Candidates
-    target_bytes: int
-    forbidden: frozenset[Choice]
+    choices: frozenset[Choice]
     placement: Placement
 
     @property
@@ -78,6 +105,7 @@ def plan(request: Request) -> Plan:
     limit = request.limit_bytes
     kept = frozenset(s for s, action in enumerate(request.actions) if action == "keep")
     floor = smallest_feasible_limit(request.graph, kept).bytes
+    bound = step_lower_bound_ns(request.graph, request.durations_ns, request.hardware, limit)
     deadline = time.monotonic() + _SECONDS[str(request.options.get("effort", "normal"))]
     usable, best = limit, None
     for attempt in range(_ATTEMPTS):
@@ -85,16 +113,16 @@ def plan(request: Request) -> Plan:
             break
         request.check_cancelled()
         request.progress(attempt / _ATTEMPTS, "choosing what leaves the device")
-        best = _with_less(request, best, usable, deadline) or _search(request, variants, usable, deadline)
+        best = _Search(request, usable, bound, deadline).run(variants, best)
         if best is None:
             break
         request.progress((attempt + 0.7) / _ATTEMPTS, "assigning addresses")
         packed, height = pack_plan(request.graph, to_plan(best.variant.problem, best.placement), limit)
         if height <= limit:
-            return _fastest(request, [packed, *_paged(request, variants, kept, best.placement.step_ns)])
+            return _fastest(request, [packed, *_paged(request, variants, kept, bound, best.placement.step_ns)])
         usable -= max(height - limit, limit // 200) << attempt // 2
     request.progress(0.9, "paging: the limit leaves no room for a schedule with foresight")
-    plans = _paged(request, variants, kept, None)
+    plans = _paged(request, variants, kept, bound, None)
     if not plans:
         raise NoPlacementError
     return _fastest(request, plans)
@@ -106,93 +134,128 @@ def _variants(request: Request) -> list[_Variant]:
     if request.options.get("reorder", True):
         early = releasing_early_order(graph)
         if early != orders[0]:
-            orders.append(early)
+            orders.insert(0, early)
     return [
         _Variant(make_problem(graph, order, request.durations_ns, request.hardware), uses_in_order(graph, order))
         for order in orders
     ]
 
 
-def _search(request: Request, variants: Sequence[_Variant], limit: int, deadline: float) -> _Solution | None:
-    bound = step_lower_bound_ns(request.graph, request.durations_ns, request.hardware, limit)
-    best: _Solution | None = None
-    first, *others = _SETTINGS
-    attempts = [(variant, first) for variant in variants]
-    while attempts:
-        variant, (exact, congestion, margin) = attempts.pop(0)
-        request.check_cancelled()
-        target = int(limit * (1 - margin))
-        solution = _solve(request, variant, _candidates(request, variant, exact, congestion), target, limit)
-        if solution is not None and (best is None or solution.cost < best.cost):
-            best = solution
-        if not attempts and others and (best is None or best.placement.step_ns > bound):
-            chosen = variants if best is None else [best.variant]
-            attempts, others = [(v, setting) for setting in others for v in chosen], []
-    return None if best is None else _improve(request, best, limit, bound, deadline)
+class _Search:
+    """The best solution so far under ``limit`` bytes, and the ways to a better one, cheapest first."""
 
+    def __init__(self, request: Request, limit_bytes: int, bound_ns: int, deadline: float) -> None:
+        self.request, self.limit, self.bound, self.deadline = request, limit_bytes, bound_ns, deadline
+        self.best: _Solution | None = None
+        self.tried: set[tuple[int, frozenset[Choice]]] = set()
+        self.rng = Random(1)
 
-def _with_less(request: Request, best: _Solution | None, usable: int, deadline: float) -> _Solution | None:
-    """The solution planned again the same way with less memory."""
-    if best is None:
-        return None
-    again = _solve(request, best.variant, best.candidates, min(best.target_bytes, usable), usable, best.forbidden)
-    if again is None:
-        return None
-    bound = step_lower_bound_ns(request.graph, request.durations_ns, request.hardware, usable)
-    return _improve(request, again, usable, bound, deadline)
-
-
-def _candidates(
-    request: Request, variant: _Variant, exact: bool, congestion: float, placement: Placement | None = None
-) -> Candidates:
-    """Gaps with their effect, estimated from op times without stalls or, given a placement, with its stalls."""
-    if placement is None:
-        estimate = plain_estimate(variant.problem)
-    else:
-        estimate = Estimate(np.array(placement.op_start_ns, np.int64), np.array(placement.op_end_ns, np.int64))
-    estimate = replace(estimate, congestion=congestion)
-    return find_candidates(variant.problem, variant.uses, request.actions, estimate, exact=exact)
-
-
-def _solve(
-    request: Request,
-    variant: _Variant,
-    candidates: Candidates,
-    target: int,
-    limit: int,
-    forbidden: frozenset[Choice] = frozenset(),
-) -> _Solution | None:
-    choices = choose_gaps(variant.problem, variant.uses, request.actions, candidates, target, forbidden)
-    if choices is None:
-        return None
-    inserted = insert_cache_operators(request.graph, variant.uses, *gap_sets(choices, variant.uses))
-    try:
-        placement = place(variant.problem, inserted, limit)
-    except NoPlacementError:
-        return None
-    return _Solution(variant, candidates, target, forbidden, placement)
-
-
-def _improve(request: Request, best: _Solution, limit: int, bound: int, deadline: float) -> _Solution:
-    """Forbid the gap behind one of the worst stalls, choose again, and keep what is better."""
-    tried: set[frozenset[Choice]] = {best.forbidden}
-    while time.monotonic() < deadline and best.placement.step_ns > bound:
-        request.progress(0.5, f"improving: {best.placement.step_ns / bound - 1:.1%} above the bound")
-        better = None
-        for choices in _suspects(best):
-            request.check_cancelled()
-            forbidden = best.forbidden | choices
-            if forbidden in tried or time.monotonic() >= deadline:
-                continue
-            tried.add(forbidden)
-            solution = _solve(request, best.variant, best.candidates, best.target_bytes, limit, forbidden)
-            if solution is not None and solution.cost < best.cost:
-                better = solution
+    def run(self, variants: Sequence[_Variant], before: _Solution | None) -> _Solution | None:
+        """``before`` is the solution found with more memory, from which it starts."""
+        if before is not None:
+            choosing = self._choosing(before.variant, _RECIPES[0], before.placement)
+            self._try(before.variant, choosing.start_from(before.choices))
+        for recipe in _RECIPES if before is None or self.best is None else ():
+            for variant in variants:
+                if self._over() and self.best is not None:
+                    return self.best
+                self._follow(variant, recipe)
+        while self.best is not None and not self._over():
+            cost = self.best.cost
+            self._without_suspects(self.best)
+            self._search_near(self.best)
+            if self.best.cost == cost and self._stuck():
                 break
-        if better is None:
-            return best
-        best = better
-    return best
+        return self.best
+
+    def _over(self) -> bool:
+        self.request.check_cancelled()
+        at_bound = self.best is not None and self.best.placement.step_ns <= self.bound
+        return at_bound or time.monotonic() >= self.deadline
+
+    def _stuck(self) -> bool:
+        self.idle = getattr(self, "idle", 0) + 1
+        return self.idle > 40
+
+    def _choosing(
+        self, variant: _Variant, recipe: _Recipe, placement: Placement | None = None, margin_bytes: int = 0
+    ) -> Choosing:
+        """Given a placement, gaps are measured with its stalls."""
+        if placement is None:
+            estimate = plain_estimate(variant.problem)
+        else:
+            estimate = Estimate(np.array(placement.op_start_ns, np.int64), np.array(placement.op_end_ns, np.int64))
+        actions = self.request.actions
+        candidates = find_candidates(variant.problem, variant.uses, actions, estimate, exact=recipe.exact)
+        largest = None
+        if recipe.part_of_largest is not None and len(candidates.bytes):
+            largest = int(candidates.bytes.max()) // recipe.part_of_largest
+        return Choosing(variant.problem, variant.uses, actions, candidates, self.limit - margin_bytes, largest)
+
+    def _follow(self, variant: _Variant, recipe: _Recipe) -> None:
+        choosing = self._choosing(variant, recipe)
+        if recipe.in_parts:
+            candidates = choosing.c
+            slots = binding_slots(variant.problem, variant.uses, candidates)
+            enough = (
+                candidates.bytes * _SMALLEST_PART >= resident_slots(variant.problem, variant.uses).max() - self.limit
+            )
+            parts = cover(variant.problem, variant.uses, candidates, self.limit, slots, enough)
+            chosen = None if parts is None else choosing.round_off(parts)
+        else:
+            chosen = choosing.greedy(recipe.link_weight)
+        if chosen is not None and recipe.margin and chosen.choices:
+            # Room for one more transfer in flight, so that the link need not wait for memory.
+            sizes = variant.problem.storage_bytes
+            margin = max(sizes[storage] for storage, _ in chosen.choices)
+            chosen = self._choosing(variant, recipe, margin_bytes=margin).greedy(recipe.link_weight)
+        self._try(variant, chosen)
+
+    def _try(self, variant: _Variant, chosen: Chosen | None) -> bool:
+        """Place what was chosen, unless that cannot be better; whether it is."""
+        if chosen is None or (self.best is not None and chosen.step_ns >= self.best.placement.step_ns):
+            return False
+        key = (id(variant), chosen.choices)
+        if key in self.tried:
+            return False
+        self.tried.add(key)
+        uses = variant.uses
+        inserted = insert_cache_operators(self.request.graph, uses, *gap_sets(chosen.choices, uses))
+        try:
+            placement = place(variant.problem, inserted, self.limit)
+        except NoPlacementError:
+            return False
+        solution = _Solution(variant, chosen.choices, placement)
+        if self.best is not None and solution.cost >= self.best.cost:
+            return False
+        self.best = solution
+        above = placement.step_ns / self.bound - 1
+        self.request.progress(0.5, f"choosing what leaves the device: {above:.1%} above the bound")
+        return True
+
+    def _without_suspects(self, solution: _Solution) -> None:
+        """Forbid the gap behind one of the worst stalls and choose again, as long as that helps."""
+        for suspects in _suspects(solution):
+            for exact in (False, True):
+                if self._over():
+                    return
+                recipe = _Recipe(exact=exact, link_weight=0.03)
+                choosing = self._choosing(solution.variant, recipe, solution.placement)
+                choosing.bar(suspects)
+                if self._try(solution.variant, choosing.start_from(solution.choices - suspects)):
+                    return
+
+    def _search_near(self, solution: _Solution) -> None:
+        for exact in (True, False):
+            if self._over():
+                return
+            choosing = self._choosing(solution.variant, _Recipe(exact=exact, link_weight=0.03), solution.placement)
+            chosen = choosing.start_from(solution.choices)
+            if chosen is None:
+                continue
+            self._try(solution.variant, chosen)
+            chosen = choosing.improve(chosen, self.rng, self.bound, lambda turn: turn >= _ROUNDS)
+            self._try(solution.variant, chosen)
 
 
 def _suspects(solution: _Solution) -> list[frozenset[Choice]]:
@@ -228,13 +291,14 @@ def _suspects(solution: _Solution) -> list[frozenset[Choice]]:
     return [choices for _, choices in stalls[:24]]
 
 
-def _paged(request: Request, variants: Sequence[_Variant], kept: frozenset[int], step_ns: int | None) -> list[Plan]:
+def _paged(
+    request: Request, variants: Sequence[_Variant], kept: frozenset[int], bound: int, step_ns: int | None
+) -> list[Plan]:
     """Plans by paging, one per order and victim rule.
 
     Given the ``step_ns`` of a plan there already is: none where it cannot be beaten, or where rules say what has to
     leave, which paging does not follow.
     """
-    bound = step_lower_bound_ns(request.graph, request.durations_ns, request.hardware, request.limit_bytes)
     if step_ns is not None and (step_ns <= bound or "offload" in request.actions):
         return []
     plans = []

@@ -1,0 +1,303 @@
+"""Which reuse gaps to leave so that memory stays under a limit: a greedy choice, and a search that improves it.
+
+At the slot most over the limit the greedy choice takes the gap that relieves most per price. The price is what the gap
+adds to the least step time (`passes.loads`) and a little of its own link time: while links have time to spare it is
+bytes that count, and where they do not, gaps are preferred whose transfers fit where the links still idle. The search
+gives up a few choices at a time and fills in again; it judges by the least step time, which comes close to what the
+placed step takes and costs a fraction of a placement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hyperoffload_core.analysis.lifetimes import Uses
+from hyperoffload_core.passes.loads import IN, OUT, Loads
+from hyperoffload_core.passes.placement import Problem
+from hyperoffload_core.passes.selection import WRAP, Candidates, Choice, Floats, Integers, resident_slots
+from hyperoffload_core.policy import Action
+
+Flags = NDArray[np.bool_]
+_Windows = tuple[tuple[Integers, Integers], tuple[Integers, Integers]]
+
+_LINK_WEIGHT = 0.03
+_NOISE = 0.3
+_MOST_GIVEN_UP = 5
+_WHOLE = 0.99
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Gaps to leave. ``step_ns``: with them the step takes at least so long by link time; ``link_ns``: the time all
+    their transfers take."""
+
+    choices: frozenset[Choice]
+    step_ns: float
+    link_ns: float
+
+    @property
+    def cost(self) -> tuple[float, float]:
+        return self.step_ns, self.link_ns
+
+
+class Choosing:
+    """What has been taken so far, what is then on the device at each slot, and what the links carry.
+
+    ``offload`` rules are followed first; None of the methods gives such a choice up.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        uses: Sequence[Uses],
+        actions: Sequence[Action],
+        candidates: Candidates,
+        limit_bytes: int,
+        largest_bytes: int | None = None,
+    ) -> None:
+        self.c, self.uses, self.limit = candidates, uses, limit_bytes
+        self.occupied = resident_slots(problem, uses)
+        self.slots = len(self.occupied)
+        self.loads = Loads(problem)
+        self.available = np.ones(len(candidates.storage), np.bool_)
+        self.low, self.out_ns = candidates.low.copy(), candidates.out_ns.copy()
+        self.high = np.minimum(candidates.high, self.slots - 1)
+        self.written = candidates.last_write + 1
+        self.link_weight, self.barred = _LINK_WEIGHT, np.zeros(len(candidates.storage), np.bool_)
+        self.preference = np.ones(len(candidates.storage))
+        self.rows_of: dict[int, list[int]] = {}
+        for row, storage in enumerate(candidates.storage.tolist()):
+            self.rows_of.setdefault(storage, []).append(row)
+        self.taken: list[int] = []
+        for storage, action in enumerate(actions):
+            if action == "offload":
+                for row in sorted(self.rows_of.get(storage, ()), key=lambda r: not candidates.wrap[r]):
+                    if self.available[row] and (candidates.wrap[row] or self.low[row] <= candidates.high[row]):
+                        self._take(row)
+        self.forced = len(self.taken)
+        if largest_bytes is not None:
+            self.barred = candidates.bytes > largest_bytes
+
+    def bar(self, choices: Collection[Choice]) -> None:
+        """These gaps are not to be left any more."""
+        for storage, index in choices:
+            for row in self.rows_of.get(storage, ()):
+                if int(self.c.index[row]) == index:
+                    self.barred[row] = True
+
+    def greedy(self, link_weight: float = _LINK_WEIGHT) -> Chosen | None:
+        """Fill from nothing; None if the candidates do not suffice."""
+        self.link_weight = link_weight
+        return self._settled() if self._fill(None) else None
+
+    def round_off(self, parts: Floats) -> Chosen | None:
+        """Take the gaps that a solution in parts leaves as a whole (`covering.cover`) and fill in, rather with those it
+        leaves in part."""
+        for row in np.argsort(-parts, kind="stable").tolist():
+            if parts[row] < _WHOLE:
+                break
+            if self.available[row]:
+                self._take(row)
+        self.preference = 1 + 2 * parts
+        return self._settled() if self._fill(None) else None
+
+    def start_from(self, choices: Collection[Choice]) -> Chosen | None:
+        """Take these choices (those that are candidates here) and fill in what is missing."""
+        rows = {
+            (s, i): row for row, (s, i) in enumerate(zip(self.c.storage.tolist(), self.c.index.tolist(), strict=True))
+        }
+        for choice in sorted(choices, key=lambda choice: (choice[1] != WRAP, choice)):
+            row = rows.get(choice)
+            if row is not None and self.available[row] and row not in self.taken:
+                self._take(row)
+        return self._settled() if self._fill(None) else None
+
+    def improve(self, current: Chosen, rng: Random, goal_ns: float, stop: Callable[[int], bool]) -> Chosen:
+        """Give up a few choices and fill in again, as long as ``stop(round)`` does not say so or the goal is reached.
+
+        ``current`` is what the object holds. Equal results are accepted as well, so that plateaus are crossed.
+        """
+        best = current
+        turn = 0
+        while best.step_ns > goal_ns and len(self.taken) > self.forced and not stop(turn):
+            turn += 1
+            saved = self._save()
+            for row in self._to_give_up(rng):
+                self._give_up(row)
+            self._load()
+            self.link_weight = rng.choice((_LINK_WEIGHT, _LINK_WEIGHT, 0.3, 1e6))
+            found = self._settled() if self._fill(rng) else None
+            if found is None or found.cost > current.cost:
+                self._restore(saved)
+                continue
+            current = found
+            if found.cost < best.cost:
+                best = found
+        return best
+
+    def _fill(self, rng: Random | None) -> bool:
+        """Take gaps until nothing is over the limit; False if they do not suffice."""
+        noise = None
+        while True:
+            over = self.occupied - self.limit
+            worst = int(np.argmax(over))
+            if over[worst] <= 0:
+                return True
+            rows = self._covering(worst)
+            if not len(rows):
+                return False
+            scores = self._relief_per_price(rows, over) * self.preference[rows]
+            if rng is not None:
+                if noise is None:
+                    noise = np.random.default_rng(rng.getrandbits(32)).normal(0.0, _NOISE, len(self.available))
+                scores = scores * np.exp(noise[rows])
+            self._take(int(rows[np.argmax(scores)]))
+
+    def _settled(self) -> Chosen:
+        """Undo what is not needed, dearest first, and measure what is left."""
+        c = self.c
+        for row in sorted(self.taken[self.forced :], key=lambda r: -float(c.in_ns[r] + self.out_ns[r])):
+            if all((self.occupied[part] + int(c.bytes[row]) <= self.limit).all() for part in self._parts(row)):
+                self._give_up(row)
+        self._load()
+        rows = np.array(self.taken, np.int64)
+        return Chosen(
+            frozenset(zip(c.storage[rows].tolist(), c.index[rows].tolist(), strict=True)),
+            self.loads.step_ns,
+            float((c.in_ns[rows] + self.out_ns[rows]).sum()),
+        )
+
+    def _covering(self, slot: int) -> Integers:
+        c = self.c
+        inside = np.where(c.wrap, (slot <= c.high) | (slot >= self.low), (self.low <= slot) & (slot <= c.high))
+        return np.flatnonzero(inside & self.available & ~self.barred)
+
+    def _take(self, row: int) -> None:
+        c = self.c
+        needed = self.occupied > self.limit
+        (in_release, in_deadline), (out_release, out_deadline) = self._windows(np.array([row]), needed)
+        self.loads.add(IN, float(c.in_ns[row]), int(in_release[0]), int(in_deadline[0]))
+        if self.out_ns[row]:
+            self.loads.add(OUT, float(self.out_ns[row]), int(out_release[0]), int(out_deadline[0]))
+        self.taken.append(row)
+        self._occupy(row, -1)
+        self._refresh(int(c.storage[row]))
+
+    def _give_up(self, row: int) -> None:
+        self.taken.remove(row)
+        self._occupy(row, 1)
+        self._refresh(int(self.c.storage[row]))
+
+    def _refresh(self, storage: int) -> None:
+        """Which other gaps of the storage may still be left, and which of them need no Store."""
+        c, rows = self.c, self.rows_of[storage]
+        taken = [row for row in rows if row in self.taken]
+        for row in rows:
+            if row in taken:
+                self.available[row] = False
+                continue
+            last = len(self.uses[storage].positions) - 1
+            self.available[row] = not any(_exclude_each_other(int(c.index[t]), int(c.index[row]), last) for t in taken)
+            clean = any(_now_clean(c, t, row) for t in taken)
+            self.low[row] = c.clean_low[row] if clean else c.low[row]
+            self.out_ns[row] = 0.0 if clean else c.out_ns[row]
+
+    def _relief_per_price(self, rows: Integers, over: Integers) -> Floats:
+        """Bytes x slots over the limit that each gap relieves, per ns of price; larger storages win ties."""
+        c = self.c
+        excess = np.maximum(over, 0)
+        slots = np.concatenate(([0], np.cumsum(excess > 0)))
+        total = np.concatenate(([0], np.cumsum(excess)))
+        lows, highs, wrap = np.minimum(self.low[rows], self.slots), self.high[rows], c.wrap[rows]
+
+        def between(prefix: Integers) -> Integers:
+            upper, lower = prefix[np.maximum(highs + 1, 0)], prefix[lows]
+            return np.where(wrap, upper + prefix[-1] - lower, upper - lower)
+
+        relieved = np.minimum(c.bytes[rows] * between(slots).astype(np.float64), between(total).astype(np.float64))
+        price = self._price(rows, over > 0)
+        return relieved / price * (1 + 1e-9 * c.bytes[rows] / max(1, int(c.bytes.max())))
+
+    def _price(self, rows: Integers, needed: Flags) -> Floats:
+        loads = self.loads
+        (in_release, in_deadline), (out_release, out_deadline) = self._windows(rows, needed)
+        in_ns, out_ns = self.c.in_ns[rows], self.out_ns[rows]
+        fetched = loads.step_with(IN, in_ns, in_release, in_deadline)
+        stored = loads.step_with(OUT, out_ns, out_release, out_deadline)
+        step_ns = np.maximum(fetched, np.where(out_ns > 0, stored, 0.0))
+        return np.maximum(step_ns - loads.step_ns, 0.0) + self.link_weight * (in_ns + out_ns)
+
+    def _windows(self, rows: Integers, needed: Flags) -> _Windows:
+        """(release, deadline) slots of the Prefetch and of the Store of each row, where the slots ``needed`` need the
+        storage away."""
+        places = np.arange(self.slots)
+        before = np.maximum.accumulate(np.where(needed, places, 0))
+        after = np.minimum.accumulate(np.where(needed, places, self.slots - 1)[::-1])[::-1]
+        highs, lows = self.high[rows], np.minimum(self.low[rows], self.slots - 1)
+        in_deadline, out_release = self.c.need[rows], self.written[rows]
+        in_release = np.minimum(np.where(highs >= 0, before[np.maximum(highs, 0)], 0), in_deadline - 1)
+        out_deadline = np.maximum(after[lows], np.minimum(out_release + 1, self.slots - 1))
+        return (np.maximum(in_release, 0), in_deadline), (out_release, out_deadline)
+
+    def _load(self) -> None:
+        """Work the loads out again, with windows by what would be over the limit if a storage stayed."""
+        c = self.c
+        rows = np.array(self.taken, np.int64)
+        windows = np.zeros((4, len(rows)), np.int64)
+        for size in np.unique(c.bytes[rows]):
+            same = np.flatnonzero(c.bytes[rows] == size)
+            (a, b), (d, e) = self._windows(rows[same], self.occupied + size > self.limit)
+            windows[:, same] = a, b, d, e
+        stored = self.out_ns[rows] > 0
+        self.loads.replace(
+            [
+                (self.out_ns[rows][stored], windows[2][stored], windows[3][stored]),
+                (c.in_ns[rows], windows[0], windows[1]),
+            ]
+        )
+
+    def _to_give_up(self, rng: Random) -> list[int]:
+        """A few choices: any, or neighbours in time, or all of a size, or the last to arrive."""
+        rows = self.taken[self.forced :]
+        count = min(len(rows), rng.randint(1, _MOST_GIVEN_UP))
+        kind = rng.random()
+        if kind < 0.4:
+            return rng.sample(rows, count)
+        centre = rng.choice(rows)
+        key = self.c.need if kind < 0.8 else self.c.bytes
+        return sorted(rows, key=lambda r: abs(int(key[r]) - int(key[centre])))[:count]
+
+    def _save(self) -> tuple[object, ...]:
+        return (list(self.taken), self.occupied.copy(), self.available.copy(), self.low.copy(), self.out_ns.copy())
+
+    def _restore(self, saved: tuple[object, ...]) -> None:
+        self.taken, self.occupied, self.available, self.low, self.out_ns = saved  # type: ignore[assignment]
+
+    def _parts(self, row: int) -> list[slice]:
+        low, high = int(self.low[row]), int(self.high[row])
+        if self.c.wrap[row]:
+            return [slice(0, max(0, high + 1)), slice(min(low, self.slots), self.slots)]
+        return [slice(low, high + 1)]
+
+    def _occupy(self, row: int, sign: int) -> None:
+        for part in self._parts(row):
+            self.occupied[part] += sign * int(self.c.bytes[row])
+
+
+def _exclude_each_other(one: int, other: int, last: int) -> bool:
+    """A wrap already leaves the gaps at the start and at the end of the step."""
+    return WRAP in (one, other) and bool({-1, last} & {one, other})
+
+
+def _now_clean(c: Candidates, taken: int, other: int) -> bool:
+    """Whether the remote copy made (or kept) for gap ``taken`` is still valid at gap ``other``."""
+    if c.wrap[other]:
+        return False
+    if c.wrap[taken]:
+        return int(c.last_write[other]) < 0
+    return int(c.index[taken]) < int(c.index[other]) and int(c.last_write[taken]) == int(c.last_write[other])

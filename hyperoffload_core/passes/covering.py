@@ -1,0 +1,219 @@
+"""Which reuse gaps to leave, in parts, by a linear program: cover what is over the limit with the shortest step.
+
+A column says which part of a gap is left, another which part of a value is stored for it; a row per chosen slot of the
+step asks that enough is away there. The times of the slots are columns as well: transfers that can only run ahead of a
+slot, behind it, or between two, have to fit there on their link. A vertex of such a program is nearly integral (no more
+fractional columns than binding rows), so little is lost when `selection.choose_gaps` rounds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.sparse import csr_matrix, vstack
+
+from hyperoffload_core.analysis.lifetimes import Uses
+from hyperoffload_core.passes.placement import Problem
+from hyperoffload_core.passes.selection import Candidates, resident_slots
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+_SPANS = 10
+_LARGEST = 8
+_TIE = 1e-3
+"""Weight of the time all transfers take, so that of equally fast solutions the one that moves least is found."""
+
+
+@dataclass(frozen=True)
+class _Moves:
+    """Transfers of one direction: ``time_ns`` each takes whole, to run behind chosen slot ``release`` - 1 (0: from the
+    start) and ahead of chosen slot ``deadline`` (their number: until the end of the step)."""
+
+    time_ns: Floats
+    release: Integers
+    deadline: Integers
+
+
+def binding_slots(problem: Problem, uses: Sequence[Uses], candidates: Candidates) -> list[int]:
+    """Slots worth a row: the fullest of each of some spans of equal time, where the largest gaps begin and end, and the
+    ends of the step."""
+    resident, count = resident_slots(problem, uses), len(problem.order)
+    ends_ns = np.cumsum(np.asarray(problem.durations_ns, np.int64))
+    slots = {0, count + 1}
+    for span in np.array_split(
+        np.arange(count), np.searchsorted(ends_ns, np.linspace(0, ends_ns[-1], _SPANS + 1)[1:-1])
+    ):
+        if len(span):
+            slots.add(int(span[np.argmax(resident[span + 1])]) + 1)
+    for kind in (candidates.wrap, ~candidates.wrap):
+        rows = np.flatnonzero(kind)
+        for row in rows[np.argsort(-candidates.bytes[rows], kind="stable")[:_LARGEST]].tolist():
+            positions = uses[int(candidates.storage[row])].positions
+            slots |= {positions[0] + 1, positions[-1] + 1}
+    return sorted(slots)
+
+
+def cover(
+    problem: Problem,
+    uses: Sequence[Uses],
+    candidates: Candidates,
+    limit_bytes: int,
+    slots: Sequence[int],
+    allowed: Flags,
+) -> Floats | None:
+    """The part of each candidate to leave, in [0, 1], shape (rows,); None where all of them do not cover the slots.
+
+    ``slots`` (ascending, numbered as in `selection`) are the ones that are covered and whose times bind; only rows in
+    ``allowed`` are used.
+    """
+    c, chosen = candidates, np.asarray(slots, np.int64)
+    over = np.maximum(0, resident_slots(problem, uses)[chosen] - limit_bytes)
+    at = chosen[None, :]
+    covers = np.where(
+        c.wrap[:, None],
+        (at <= c.high[:, None]) | (at >= c.low[:, None]),
+        (at >= c.low[:, None]) & (at <= c.high[:, None]),
+    )
+    rows = np.flatnonzero(allowed & covers[:, over > 0].any(axis=1))
+    result = np.zeros(len(c.storage))
+    if not over.any():
+        return result
+    if not len(rows):
+        return None
+    parts = _solve(problem, uses, c, rows, chosen, over, covers[rows])
+    if parts is None:
+        return None
+    result[rows] = parts
+    return result
+
+
+def _solve(
+    problem: Problem,
+    uses: Sequence[Uses],
+    c: Candidates,
+    rows: Integers,
+    chosen: Integers,
+    over: Integers,
+    covers: Flags,
+) -> Floats | None:
+    n, k = len(rows), len(chosen)
+    binding = covers & (over > 0)[None, :]
+    stored_of, stored_rows, stores = _stores(c, rows, chosen, binding)
+    prefetches = _prefetches(c, rows, chosen, binding)
+    m = n + len(stored_rows)
+    durations = np.asarray(problem.durations_ns, np.float64)
+    total = float(durations.sum())
+    scale = max(1.0, total)
+    work = np.concatenate(([0.0, 0.0], np.cumsum(durations)))[chosen]
+    blocks, limits = [], []
+
+    def add(parts: Floats | None, times: dict[int, float], limit: float) -> None:
+        row = np.zeros(m + k + 1)
+        if parts is not None:
+            row[: len(parts)] = parts
+        for slot, value in times.items():
+            row[m + slot] += value
+        blocks.append(csr_matrix(row))
+        limits.append(limit)
+
+    unit = float(over.max())
+    size = c.bytes[rows].astype(np.float64)
+    for slot in range(k):
+        if over[slot] > 0:
+            add(-(size * covers[:, slot]) / unit, {}, -over[slot] / unit)
+        add(None, {slot: -1.0}, -work[slot] / scale)
+        if slot:
+            add(None, {slot - 1: 1.0, slot: -1.0}, -(work[slot] - work[slot - 1]) / scale)
+    add(None, {k - 1: 1.0, k: -1.0}, -(total - work[-1]) / scale)
+    for first in range(k + 1):
+        for last in range(first, k + 1):
+            if first > 0 and last < k and last > first:
+                continue
+            # From chosen slot `first` - 1 (0: the start) to chosen slot `last` (k: the end).
+            times = {last: -1.0} | ({first - 1: 1.0} if first else {})
+            copied_in = np.where((prefetches.release >= first) & (prefetches.deadline <= last), prefetches.time_ns, 0.0)
+            copied_out = np.where((stores.release >= first) & (stores.deadline <= last), stores.time_ns, 0.0)
+            into = np.concatenate([copied_in, np.zeros(m - n)]) / scale
+            out = np.concatenate([np.zeros(n), copied_out]) / scale
+            for link in [into + out] if problem.hardware.duplex == "half" else [into, out]:
+                if link.any():
+                    add(link, times, 0.0)
+    linking, most = _linking(uses, c, rows, stored_of, m, k)
+    blocks.append(linking)
+    limits += most
+    # A home in the pool does what leaving the gaps at both ends of the step does, with one transfer less to place.
+    ends = ~c.wrap[rows] & ((c.index[rows] == -1) | (c.high[rows] > len(problem.order)))
+    cost = np.concatenate([prefetches.time_ns * (1 + ends), stores.time_ns, np.zeros(k + 1)]) * (_TIE / scale)
+    cost[-1] = 1.0
+    bounds = np.column_stack([np.zeros(m + k + 1), np.concatenate([np.ones(m), np.full(k + 1, np.inf)])])
+    answer = linprog(cost, A_ub=vstack(blocks).tocsr(), b_ub=limits, bounds=bounds, method="highs")
+    if answer.status != 0:
+        return None
+    parts: Floats = answer.x[:n]
+    return parts
+
+
+def _prefetches(c: Candidates, rows: Integers, chosen: Integers, binding: Flags) -> _Moves:
+    """One Prefetch per gap, behind the last slot it is to cover and ahead of the use it brings the storage back for."""
+    need = c.need[rows]
+    ahead = binding & (chosen[None, :] < need[:, None])
+    release = np.where(ahead.any(axis=1), len(chosen) - np.argmax(ahead[:, ::-1], axis=1), 0)
+    return _Moves(c.in_ns[rows], release, np.searchsorted(chosen, need, side="left"))
+
+
+def _stores(c: Candidates, rows: Integers, chosen: Integers, binding: Flags) -> tuple[Integers, list[int], _Moves]:
+    """One Store per value (storage and last write) that some gap needs a remote copy of.
+
+    Returns for each row the number of its Store (-1: it needs none), for each Store its first row, and the Stores.
+    """
+    number: dict[tuple[int, int, bool], int] = {}
+    first_row: list[int] = []
+    deadline: list[int] = []
+    stored_of = np.full(len(rows), -1, np.int64)
+    written = np.maximum(c.last_write[rows] + 1, 0)
+    behind = binding & (chosen[None, :] > written[:, None])
+    needed_by = np.where(behind.any(axis=1), np.argmax(behind, axis=1), len(chosen)).tolist()
+    wraps = c.wrap[rows].tolist()
+    writes = c.last_write[rows].tolist()
+    for place, storage in enumerate(c.storage[rows].tolist()):
+        if wraps[place] and writes[place] < 0:
+            continue  # nobody writes it: the copy in the pool stays valid
+        key = (storage, writes[place], wraps[place])
+        if key not in number:
+            number[key] = len(first_row)
+            first_row.append(place)
+            deadline.append(needed_by[place])
+        stored_of[place] = number[key]
+        deadline[number[key]] = min(deadline[number[key]], needed_by[place])
+    release = np.searchsorted(chosen, written[first_row], side="right").astype(np.int64)
+    return stored_of, first_row, _Moves(c.out_ns[rows][first_row], release, np.array(deadline, np.int64))
+
+
+def _linking(
+    uses: Sequence[Uses], c: Candidates, rows: Integers, stored_of: Integers, m: int, k: int
+) -> tuple[csr_matrix, list[float]]:
+    """Rows, and what they are at most, that say: a gap is left only as far as its value is stored, or is in the pool
+    from the start of the step; and a home in the pool leaves the gaps at both ends of the step by itself."""
+    n = len(rows)
+    wrap_of = {s: place for place, (s, w) in enumerate(zip(c.storage[rows], c.wrap[rows], strict=True)) if w}
+    entries: list[tuple[int, int, float]] = []
+    most: list[float] = []
+    for place, store in enumerate(stored_of.tolist()):
+        storage, index = int(c.storage[rows[place]]), int(c.index[rows[place]])
+        pooled = wrap_of.get(storage, place)
+        if store >= 0:
+            entries += [(len(most), place, 1.0), (len(most), n + store, -1.0)]
+            if pooled != place and c.last_write[rows[place]] < 0:
+                entries.append((len(most), pooled, -1.0))
+            most.append(0.0)
+        if pooled != place and index in (-1, len(uses[storage].positions) - 1):
+            entries += [(len(most), place, 1.0), (len(most), pooled, 1.0)]
+            most.append(1.0)
+    at, column, value = ([e[i] for e in entries] for i in range(3))
+    return csr_matrix((value, (at, column)), shape=(len(most), m + k + 1)), most
