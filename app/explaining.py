@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from app.recorded import load_labelled
@@ -9,9 +10,14 @@ from db.database import open_database
 from hyperoffload_core.cost import measured_durations, original_durations
 from hyperoffload_core.errors import UserError, near_matches
 from hyperoffload_core.explain.explanation import Explanation, explain
-from hyperoffload_core.given import read_verified, timed_for
+from hyperoffload_core.explain.replay import events_of
+from hyperoffload_core.explain.step import step_of
+from hyperoffload_core.explain.whatif import Answer, what_if
+from hyperoffload_core.given import read_verified
 from hyperoffload_core.recording import Profile
+from hyperoffload_core.retimed import with_times
 from hyperoffload_core.schedule import Schedule
+from hyperoffload_core.simulator import simulate
 
 
 class ExplainError(UserError):
@@ -39,15 +45,23 @@ def explained_step(source: Schedule | Profile, step: int | None, kept: tuple[int
     return explain(source, source.median_step if step is None else step, kept)
 
 
-def schedule_to_ask(source: Schedule | Profile) -> Schedule:
-    """The schedule that what-if questions are about: of a measured run with the op durations it measured."""
-    if isinstance(source, Schedule):
-        return source
-    if source.kind == "measured":
-        schedule = source.schedule
-        durations = original_durations(schedule.graph, measured_durations([source]))
-        return timed_for(schedule, durations, schedule.hardware)
-    return source.schedule
+def ask(source: Schedule | Profile, step: int | None, question: str) -> Answer:
+    """Answer a what-if question about a schedule, or about one step (the median one) of a run as it really went.
+
+    What is compiled again takes the durations a measured run gives: medians over its steps. Raises `QuestionError`.
+    """
+    if isinstance(source, Schedule) or source.kind == "predicted":
+        return what_if(source if isinstance(source, Schedule) else source.schedule, question)
+    durations = original_durations(source.schedule.graph, measured_durations([source]))
+    return what_if(as_it_went(source, source.median_step if step is None else step), question, durations)
+
+
+def as_it_went(profile: Profile, step: int) -> Schedule:
+    """The schedule of a profile with the durations of ops and transfers in one of its steps."""
+    events, schedule = events_of(step_of(profile, step)), profile.schedule
+    went = replace(schedule, durations_ns=tuple(events.op_ns), duration_source=profile.conditions)
+    went = replace(went, metrics=replace(went.metrics, lower_bound_ns=sum(events.op_ns)))
+    return with_times(went, simulate(schedule, op_ns=events.op_ns, transfer_ns=events.transfer_ns))
 
 
 def named_storages(schedule: Schedule, name: str) -> tuple[int, ...]:

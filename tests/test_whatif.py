@@ -8,12 +8,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.cli.main import run
-from app.explaining import explained_step, schedule_to_ask
+from app.explaining import as_it_went, ask, explained_step
 from db.database import open_database
 from db.recordings import RunDescription, record_profile
 from hyperoffload_core.analysis.liveness import live_peak_bytes
@@ -34,7 +35,7 @@ from hyperoffload_core.explain.step import step_of
 from hyperoffload_core.explain.whatif import what_if
 from hyperoffload_core.policy import Policy
 from hyperoffload_core.schedule import Schedule, write_schedule
-from hyperoffload_core.simulator import simulate
+from hyperoffload_core.simulator import simulate, simulate_random
 from hyperoffload_core.verifier import violations
 from tests.graphs import TINY, adjacent_layers, training
 from tests.naive_schedule import naive_schedule, random_schedule
@@ -185,6 +186,24 @@ def test_what_is_advised_gains_what_was_promised(schedule: Schedule) -> None:
                     assert answer.after.step_ns <= answer.before.step_ns - remedy.gain_ns
 
 
+@settings(max_examples=60, deadline=None)
+@given(schedules, st.integers(0, 1 << 32))
+def test_of_a_step_that_went_otherwise_than_planned_a_move_is_started_earlier_as_well(
+    schedule: Schedule, seed: int
+) -> None:
+    if not schedule.transfers:
+        return
+    schedule = replace(schedule, memory_limit_bytes=schedule.memory_limit_bytes + 1000)
+    went = as_it_went(simulate_random(schedule, np.random.default_rng(seed)), 0)
+    answer = ask(simulate_random(schedule, np.random.default_rng(seed)), None, "link x2")
+    assert answer.possible
+    try:
+        changed = started_earlier(went, Random(seed).choice(schedule.transfers).id, went.metrics.step_ns // 9 + 1)
+    except NotPossibleError:
+        return
+    assert {v.rule for v in violations(changed)} <= {"time"}  # its transfers take other times than the link says
+
+
 # --- compiled again ---------------------------------------------------------------------------------------------------
 
 
@@ -237,10 +256,22 @@ def test_a_schedule_of_an_unknown_strategy_cannot_be_compiled_again() -> None:
 # --- runs and the command ---------------------------------------------------------------------------------------------
 
 
-def test_a_measured_run_is_asked_about_with_its_own_durations() -> None:
+def test_a_measured_run_is_asked_about_as_it_went() -> None:
+    """The copy back took 150 ns instead of 100, so that the last op began at 350; twice the link is twice the rate."""
     measured = profile_of(offload_schedule(), "measured", steps=3)
-    slow = replace(measured, ops=replace(measured.ops, end_ns=measured.ops.end_ns + (measured.ops.op == 3) * 50))
-    assert schedule_to_ask(slow).durations_ns == (100, 100, 100, 150)
+    late = (measured.transfers.direction == 1) * 50
+    last = (measured.ops.op == 3) * 30
+    slow = replace(
+        measured,
+        ops=replace(measured.ops, start_ns=measured.ops.start_ns + last, end_ns=measured.ops.end_ns + last),
+        transfers=replace(measured.transfers, end_ns=measured.transfers.end_ns + late),
+    )
+    went = as_it_went(slow, 0)
+    assert [t.end_ns - t.start_ns for t in went.transfers] == [100, 150]
+    assert went.metrics.step_ns == 100 + 100 + 150 + 100
+    answer = ask(slow, None, "link x2")
+    assert answer.after is not None
+    assert (answer.before.step_ns, answer.after.step_ns) == (450, 400)
     assert explained_step(slow, None).kind == "measured"
 
 

@@ -54,21 +54,19 @@ def explain(
 
     Example: `hyperoffload explain latest --what-if "link x2" --what-if "limit 80%"`
     """
-    from app.explaining import explained_source, explained_step, named_storages, schedule_to_ask
+    from app.explaining import ask, explained_source, explained_step, named_storages
     from hyperoffload_core.explain.explanation import explanation_document
     from hyperoffload_core.explain.questions import parse_question
-    from hyperoffload_core.explain.whatif import what_if as ask
     from hyperoffload_core.schedule import Schedule
 
     for question in what_if or ():
         parse_question(question)
     source = explained_source(schedule, database)
-    asked = schedule_to_ask(source) if what_if else None
     planned = source if isinstance(source, Schedule) else source.schedule
     kept = named_storages(planned, storage)[:top] if storage is not None else ()
     found = explained_step(source, step, kept)
     moves = _moves(found, transfer) if transfer is not None else []
-    answers = [ask(asked, question) for question in what_if or () if asked is not None]
+    answers = [ask(source, step, question) for question in what_if or ()]
     parts = storage is not None or transfer is not None or stalls or bool(answers)
     if json:
         document = _document(found, kept, moves, stalls, answers) if parts else explanation_document(found)

@@ -56,6 +56,9 @@ def started_earlier(schedule: Schedule, transfer: int, by_ns: int) -> Schedule:
     except DeadlockError as error:
         raise NotPossibleError(f"transfer {transfer} cannot start so early: {error}") from error
     broken = violations(result)
+    if broken:  # transfers that took other times than their link says are no fault of the change
+        known = {(v.rule, v.op, v.storage, v.form) for v in violations(schedule)}
+        broken = [v for v in broken if (v.rule, v.op, v.storage, v.form) not in known]
     if broken:
         raise NotPossibleError(f"transfer {transfer} cannot start so early: {broken[0]}")
     return result

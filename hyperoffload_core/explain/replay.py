@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from hyperoffload_core.explain.step import Step
-from hyperoffload_core.hardware import transfer_ns
+from hyperoffload_core.hardware import Link, transfer_ns
 from hyperoffload_core.schedule import TransferKind
 from hyperoffload_core.simulator import EventTimes, event_times
 
@@ -106,18 +104,25 @@ def ahead_of(events: Events, moved: Sequence[int], before: int) -> Events:
     return replace(events, links=links)
 
 
-def faster_link(step: Step, events: Events, kind: TransferKind, factor: float) -> Events:
-    """With a link whose bandwidth is ``factor`` times as high in the direction of ``kind``; latency stays.
+def with_link(step: Step, events: Events, kind: TransferKind, link: Link) -> Events:
+    """With another link in the direction of ``kind``.
 
-    Planned transfers take what the faster link needs for them, measured ones the same share less.
+    Planned transfers take what that link needs for them; measured ones, which took longer or shorter than their link
+    says, as many times longer or shorter.
     """
     hardware = step.schedule.hardware
-    link = hardware.link_out if kind == "store" else hardware.link_in
-    fast = replace(link, bytes_per_s=max(1, round(link.bytes_per_s * factor)))
-    durations = np.asarray(events.transfer_ns, dtype=np.int64).copy()
+    now = hardware.link_out if kind == "store" else hardware.link_in
+    durations = list(events.transfer_ns)
     for position, t in enumerate(step.schedule.transfers):
         if t.kind == kind:
-            planned, faster = transfer_ns(t.bytes, link), transfer_ns(t.bytes, fast)
-            now = int(durations[position])
-            durations[position] = faster if now == planned else now * faster // max(1, planned)
-    return replace(events, transfer_ns=durations.tolist())
+            planned, other = transfer_ns(t.bytes, now), transfer_ns(t.bytes, link)
+            taken = durations[position]
+            durations[position] = other if taken == planned else taken * other // max(1, planned)
+    return replace(events, transfer_ns=durations)
+
+
+def faster_link(step: Step, events: Events, kind: TransferKind, factor: float) -> Events:
+    """With ``factor`` times the bandwidth in the direction of ``kind``; latency stays."""
+    hardware = step.schedule.hardware
+    link = hardware.link_out if kind == "store" else hardware.link_in
+    return with_link(step, events, kind, replace(link, bytes_per_s=max(1, round(link.bytes_per_s * factor))))

@@ -16,10 +16,13 @@ from hyperoffload_core.cost import Durations, original_durations
 from hyperoffload_core.errors import UserError, near_matches
 from hyperoffload_core.explain.earlier import NotPossibleError, started_earlier
 from hyperoffload_core.explain.questions import Earlier, Keep, OtherLimit, OtherLink, QuestionError, parse_question
-from hyperoffload_core.given import timed_for
+from hyperoffload_core.explain.replay import events_of, with_link
+from hyperoffload_core.explain.step import step_of
 from hyperoffload_core.hardware import Hardware
 from hyperoffload_core.policy import Policy, PolicyError, Rule, policy_from_document, rule_matches
+from hyperoffload_core.retimed import with_times
 from hyperoffload_core.schedule import Schedule
+from hyperoffload_core.simulator import simulate
 from hyperoffload_core.sizes import format_bytes, format_ns, format_rate
 from hyperoffload_core.strategies import find_strategy
 
@@ -59,12 +62,19 @@ class Answer:
         return self.after is not None
 
 
-def what_if(schedule: Schedule, question: str) -> Answer:
-    """Answer one of `questions.FORMS` about a schedule. Raises `QuestionError` for words that are none."""
+def what_if(schedule: Schedule, question: str, durations: Durations | None = None) -> Answer:
+    """Answer one of `questions.FORMS` about a schedule. Raises `QuestionError` for words that are none.
+
+    ``durations`` (of the ops of the graph without recomputed ones) are those to compile again with, if they are better
+    known than the schedule's own.
+    """
     asked = parse_question(question)
     if isinstance(asked, Earlier | OtherLink):
         return _replayed(schedule, question, asked)
-    return _recompiled(schedule, question, asked)
+    if durations is None:
+        own = Durations(schedule.durations_ns, schedule.duration_source)
+        durations = original_durations(schedule.graph, own)
+    return _recompiled(schedule, question, asked, durations)
 
 
 def numbers_of(schedule: Schedule) -> Numbers:
@@ -77,7 +87,7 @@ def _replayed(schedule: Schedule, question: str, asked: Earlier | OtherLink) -> 
     try:
         if isinstance(asked, OtherLink):
             hardware = _other_link(schedule.hardware, asked)
-            changed = timed_for(schedule, _durations(schedule), hardware)
+            changed = _on_link(schedule, hardware)
             what = f"with {_link_words(hardware)} "
         else:
             changed, what = started_earlier(schedule, _transfer(schedule, asked), asked.by_ns), ""
@@ -97,6 +107,16 @@ def _transfer(schedule: Schedule, asked: Earlier) -> int:
     return found.id
 
 
+def _on_link(schedule: Schedule, hardware: Hardware) -> Schedule:
+    """The schedule on another link; of its bound only the part that knows no link is left."""
+    view = step_of(schedule)
+    events = with_link(view, events_of(view), "store", hardware.link_out)
+    events = with_link(view, events, "prefetch", hardware.link_in)
+    op_ns, compute_ns = schedule.durations_ns, sum(schedule.durations_ns)
+    on = replace(schedule, hardware=hardware, metrics=replace(schedule.metrics, lower_bound_ns=compute_ns))
+    return with_times(on, simulate(schedule, op_ns=op_ns, transfer_ns=events.transfer_ns))
+
+
 def _other_link(hardware: Hardware, asked: OtherLink) -> Hardware:
     def rate(now: int) -> int:
         return asked.bytes_per_s if asked.bytes_per_s is not None else max(1, round(now * (asked.factor or 1)))
@@ -114,14 +134,14 @@ def _link_words(hardware: Hardware) -> str:
     return f"a link of {out}" if out == into else f"a link of {out} out and {into} in"
 
 
-def _recompiled(schedule: Schedule, question: str, asked: Keep | OtherLimit) -> Answer:
+def _recompiled(schedule: Schedule, question: str, asked: Keep | OtherLimit, durations: Durations) -> Answer:
     before = numbers_of(schedule)
     try:
         policy = _policy(schedule)
-        changed = compiled_again(schedule, _with_change(schedule, policy, asked))
+        changed = compiled_again(schedule, _with_change(schedule, policy, asked), durations)
     except (InfeasibleError, NotPossibleError, PolicyError) as error:
         return Answer(question, "recompiled", before, None, None, str(error), f"not possible: {error}", None)
-    unchanged = numbers_of(compiled_again(schedule, policy))
+    unchanged = numbers_of(compiled_again(schedule, policy, durations))
     after = numbers_of(changed)
     text = (
         f"recompiled (effort fast) the step takes {_change(unchanged, after)}, compared with the same compilation "
@@ -130,14 +150,9 @@ def _recompiled(schedule: Schedule, question: str, asked: Keep | OtherLimit) -> 
     return Answer(question, "recompiled", before, after, unchanged, "", text, changed)
 
 
-def compiled_again(schedule: Schedule, policy: Policy) -> Schedule:
-    """A policy compiled for the graph, durations and hardware of a schedule."""
-    return compile_schedule(schedule.graph.original, _durations(schedule), schedule.hardware, policy)
-
-
-def _durations(schedule: Schedule) -> Durations:
-    """Of the ops of the graph without recomputed ones."""
-    return original_durations(schedule.graph, Durations(schedule.durations_ns, schedule.duration_source))
+def compiled_again(schedule: Schedule, policy: Policy, durations: Durations) -> Schedule:
+    """A policy compiled for the graph and hardware of a schedule."""
+    return compile_schedule(schedule.graph.original, durations, schedule.hardware, policy)
 
 
 def _policy(schedule: Schedule) -> Policy:
