@@ -266,7 +266,7 @@ def _kept(replays: Replays, transfer: int) -> list[Remedy]:
     most = max((step.most_live(*absence) for absence in absences), default=0)
     over = max(0, most + step.size(storage) - step.limit_bytes) if step.limit_bytes > 0 else 0
     name = step.schedule.graph.storages[storage].name
-    fits = f"that needs {format_bytes(over)} more than the limit" if over else "it fits"
+    fits = f"that needs {format_bytes(over)} more than the limit" if over else "memory has room for it"
     return [Remedy("keep resident", gain, f"keep {name!r} on the device: {fits}", over, None, f"keep {name}")]
 
 
