@@ -79,7 +79,7 @@ def _entry(row: Row, bound_ns: int) -> str:
 
 
 def _short(size: int) -> str:
-    return f"{size / GIB:.1f} GiB" if size >= GIB / 10 else f"{max(1, size >> 20)} MiB"
+    return f"{size / GIB:.1f} GiB" if size >= GIB else f"{max(1, size >> 20)} MiB"
 
 
 def summary(rows: Sequence[Row], listed: int = 8) -> list[str]:
