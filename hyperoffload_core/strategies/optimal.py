@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from hyperoffload_core.exact.instance import make_instance
+from hyperoffload_core.exact.instance import Instance, bits, make_instance
 from hyperoffload_core.exact.optimum import UNBOUNDED, find_optimum
 from hyperoffload_core.passes.addresses import pack_plan
 from hyperoffload_core.passes.placement import NoPlacementError
@@ -39,7 +39,7 @@ def plan(request: Request) -> Plan:
     instance = make_instance(
         request.graph, request.durations_ns, request.hardware, request.limit_bytes, request.actions
     )
-    known = _known(request)
+    known = _known(request, instance)
     known_ns, known_bytes = (UNBOUNDED, UNBOUNDED) if known is None else known[1:]
     request.progress(0.2, "searching for the shortest step")
     optimum = find_optimum(
@@ -59,7 +59,7 @@ def _notes(step_ns: int, bound_ns: int, fewest_bytes: bool) -> list[str]:
     return ["proved optimal among schedules with whole transfers and without recomputation"]
 
 
-def _known(request: Request) -> tuple[Plan, int, int] | None:
+def _known(request: Request, instance: Instance) -> tuple[Plan, int, int] | None:
     """The quickest plan of the other strategies that is of the kind searched for, with its step and moved bytes."""
     found: list[tuple[int, int, int, Plan]] = []
     for strategy in (hyperoffload.STRATEGY, reactive.STRATEGY):
@@ -71,7 +71,8 @@ def _known(request: Request) -> tuple[Plan, int, int] | None:
                 request.graph, strategy.plan(replace(request, options=options)), request.limit_bytes
             )
             whole = packed.graph is None and all(not getattr(t, "partial", False) for t in packed.transfers)
-            if whole and height <= request.limit_bytes:
+            homes = all(packed.homes[s] == "pool" for s in bits(instance.offloaded & instance.given))
+            if whole and homes and height <= request.limit_bytes:
                 step_ns = time_plan(request.graph, packed, request.durations_ns, request.hardware)[2]
                 moved = sum(request.graph.storages[t.storage].bytes for t in packed.transfers)
                 found.append((step_ns, moved, len(found), packed))
