@@ -16,6 +16,7 @@ from hyperoffload_core.explain.stalls import Stall, lost_time
 from hyperoffload_core.explain.step import step_of
 from hyperoffload_core.explain.storages import StorageDecision, storage_decisions
 from hyperoffload_core.ir import Graph
+from hyperoffload_core.passes.recomputation import Recomputation, recompute
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.simulator import simulate, simulate_random
 from tests.graphs import TINY_HALF, GraphBuilder, adjacent_layers, chain, training
@@ -261,6 +262,23 @@ def test_what_stays_says_why() -> None:
     assert decisions(tight)["w0"].reason == "gaps too short"
     slow = replace(naive_schedule(graph, durations_ns=[5000] * len(graph.ops)), memory_limit_bytes=100)
     assert decisions(slow)["w0"].reason == "nothing leaves"
+
+
+def test_what_is_computed_again_leaves_without_a_copy() -> None:
+    """a (100) is made again for the last op; meanwhile the op between needs y (150) and the input (10)."""
+    b = GraphBuilder("again")
+    x, a, y, z = b.storage("x", 10, "input"), b.storage("a", 100), b.storage("y", 150), b.storage("z", 10, "output")
+    b.op("make", [x], [a])
+    b.op("use", [a], [y])
+    b.op("between", [y], [y])
+    b.op("last", [a, y, x], [z])
+    graph = recompute(b.graph(), [Recomputation((0,), 3, (3,))])
+    schedule = replace(naive_schedule(graph, durations_ns=[50] * 5), memory_limit_bytes=200)
+    found = decisions(schedule)
+    assert set(found) == {"x", "a", "y", "z"}
+    assert (found["a"].reason, found["a"].stays) == ("recomputed", False)
+    assert [(gap.start_ns, gap.end_ns, gap.over_bytes) for gap in found["a"].absences] == [(100, 150, 60)]
+    assert "computing it again takes 50 ns" in found["a"].text
 
 
 def test_rules_are_named() -> None:
