@@ -26,6 +26,9 @@ Flags = NDArray[np.bool_]
 _Windows = tuple[tuple[Integers, Integers], tuple[Integers, Integers]]
 
 _LINK_WEIGHT = 0.03
+_POOLING = 0.2
+_SHARES = 16
+_TOGETHER = 12
 _NOISE = 0.3
 _MOST_GIVEN_UP = 5
 _WHOLE = 0.99
@@ -73,7 +76,7 @@ class Choosing:
         self.rows_of: dict[int, list[int]] = {}
         for row, storage in enumerate(candidates.storage.tolist()):
             self.rows_of.setdefault(storage, []).append(row)
-        self.taken: list[int] = []
+        self.taken: dict[int, None] = {}
         for storage, action in enumerate(actions):
             if action == "offload":
                 for row in sorted(self.rows_of.get(storage, ()), key=lambda r: not candidates.wrap[r]):
@@ -93,7 +96,7 @@ class Choosing:
     def greedy(self, link_weight: float = _LINK_WEIGHT) -> Chosen | None:
         """Fill from nothing; None if the candidates do not suffice."""
         self.link_weight = link_weight
-        return self._settled() if self._fill(None) else None
+        return self._with_homes_in_pool(self._settled()) if self._fill(None) else None
 
     def round_off(self, parts: Floats) -> Chosen | None:
         """Take the gaps that a solution in parts leaves as a whole (`covering.cover`) and fill in, rather with those it
@@ -102,7 +105,8 @@ class Choosing:
             if parts[row] < _WHOLE:
                 break
             if self.available[row]:
-                self._take(row)
+                self._take(row, loaded=False)
+        self._load()
         self.preference = 1 + 2 * parts
         return self._settled() if self._fill(None) else None
 
@@ -113,8 +117,9 @@ class Choosing:
         }
         for choice in sorted(choices, key=lambda choice: (choice[1] != WRAP, choice)):
             row = rows.get(choice)
-            if row is not None and self.available[row] and row not in self.taken:
-                self._take(row)
+            if row is not None and self.available[row] and not self.barred[row]:
+                self._take(row, loaded=False)
+        self._load()
         return self._settled() if self._fill(None) else None
 
     def improve(self, current: Chosen, rng: Random, goal_ns: float, stop: Callable[[int], bool]) -> Chosen:
@@ -127,11 +132,21 @@ class Choosing:
         while best.step_ns > goal_ns and len(self.taken) > self.forced and not stop(turn):
             turn += 1
             saved = self._save()
-            for row in self._to_give_up(rng):
+            given_up = []
+            pooling = self._poolable() if rng.random() < _POOLING else []
+            if pooling:
+                for row in rng.sample(pooling, min(len(pooling), rng.randint(1, _MOST_GIVEN_UP))):
+                    self._take(row, loaded=False)
+            else:
+                given_up = self._to_give_up(rng)
+            for row in given_up:
                 self._give_up(row)
+            barred = given_up[: rng.randint(0, len(given_up))]
+            self.barred[barred] = True
             self._load()
             self.link_weight = rng.choice((_LINK_WEIGHT, _LINK_WEIGHT, 0.3, 1e6))
             found = self._settled() if self._fill(rng) else None
+            self.barred[barred] = False
             if found is None or found.cost > current.cost:
                 self._restore(saved)
                 continue
@@ -141,7 +156,10 @@ class Choosing:
         return best
 
     def _fill(self, rng: Random | None) -> bool:
-        """Take gaps until nothing is over the limit; False if they do not suffice."""
+        """Take gaps until nothing is over the limit; False if they do not suffice.
+
+        Several are taken at once while much is missing, the best ones of those that relieve the worst slot.
+        """
         noise = None
         while True:
             over = self.occupied - self.limit
@@ -151,25 +169,73 @@ class Choosing:
             rows = self._covering(worst)
             if not len(rows):
                 return False
-            scores = self._relief_per_price(rows, over) * self.preference[rows]
+            windows = self._windows(rows, over > 0)
+            scores = self._relief(rows, over) / self._price(rows, windows) * self.preference[rows]
             if rng is not None:
                 if noise is None:
                     noise = np.random.default_rng(rng.getrandbits(32)).normal(0.0, _NOISE, len(self.available))
                 scores = scores * np.exp(noise[rows])
-            self._take(int(rows[np.argmax(scores)]))
+            if len(rows) <= _TOGETHER:
+                ranked = np.argsort(-scores, kind="stable")
+            else:
+                best = np.argpartition(-scores, _TOGETHER)[:_TOGETHER]
+                ranked = best[np.lexsort((best, -scores[best]))]
+            wanted = int(over[worst]) // _TOGETHER
+            for place in ranked.tolist():
+                row = int(rows[place])
+                if self.available[row]:
+                    self._take(row, [(int(release[place]), int(deadline[place])) for release, deadline in windows])
+                    wanted -= int(self.c.bytes[row])
+                if wanted <= 0:
+                    break
+            self.loads.measure()
 
     def _settled(self) -> Chosen:
         """Undo what is not needed, dearest first, and measure what is left."""
         c = self.c
-        for row in sorted(self.taken[self.forced :], key=lambda r: -float(c.in_ns[r] + self.out_ns[r])):
-            if all((self.occupied[part] + int(c.bytes[row]) <= self.limit).all() for part in self._parts(row)):
+        for row in sorted(list(self.taken)[self.forced :], key=lambda r: -float(c.in_ns[r] + self.out_ns[r])):
+            if not self._spares_a_store(row) and all(
+                (self.occupied[part] + int(c.bytes[row]) <= self.limit).all() for part in self._parts(row)
+            ):
                 self._give_up(row)
         self._load()
-        rows = np.array(self.taken, np.int64)
+        rows = np.array(list(self.taken), np.int64)
         return Chosen(
             frozenset(zip(c.storage[rows].tolist(), c.index[rows].tolist(), strict=True)),
             self.loads.step_ns,
             float((c.in_ns[rows] + self.out_ns[rows]).sum()),
+        )
+
+    def _with_homes_in_pool(self, current: Chosen) -> Chosen:
+        """Give storages that leave between two reads a home in the pool as well, a share of them at a time, where the
+        Store this spares is worth more than the Prefetch it costs."""
+        share = 2
+        while (rows := self._poolable()) and share <= _SHARES:
+            saved = self._save()
+            for row in rows[: -(-len(rows) // share)]:
+                self._take(row, loaded=False)
+            found = self._settled()
+            if found.cost < current.cost:
+                current = found
+            else:
+                self._restore(saved)
+                share *= 2
+        self._load()
+        return current
+
+    def _poolable(self) -> list[int]:
+        """Homes in the pool not taken yet, of storages whose value of the step's start is stored for another gap."""
+        c, rows = self.c, []
+        for row in self.taken:
+            if c.last_write[row] < 0 and not c.wrap[row] and self.out_ns[row]:
+                rows += [r for r in self.rows_of[int(c.storage[row])] if c.wrap[r] and self.available[r]]
+        return list(dict.fromkeys(r for r in rows if not self.barred[r]))
+
+    def _spares_a_store(self, row: int) -> bool:
+        """Whether a home in the pool makes another gap of the storage need no Store."""
+        c = self.c
+        return bool(c.wrap[row]) and any(
+            r != row and r in self.taken and c.last_write[r] < 0 for r in self.rows_of[int(c.storage[row])]
         )
 
     def _covering(self, slot: int) -> Integers:
@@ -177,19 +243,23 @@ class Choosing:
         inside = np.where(c.wrap, (slot <= c.high) | (slot >= self.low), (self.low <= slot) & (slot <= c.high))
         return np.flatnonzero(inside & self.available & ~self.barred)
 
-    def _take(self, row: int) -> None:
+    def _take(self, row: int, windows: Sequence[tuple[int, int]] | None = None, *, loaded: bool = True) -> None:
+        """``windows`` are (release, deadline) of its Prefetch and of its Store, where they are known already. Not
+        ``loaded``: the caller works the loads out again."""
         c = self.c
-        needed = self.occupied > self.limit
-        (in_release, in_deadline), (out_release, out_deadline) = self._windows(np.array([row]), needed)
-        self.loads.add(IN, float(c.in_ns[row]), int(in_release[0]), int(in_deadline[0]))
-        if self.out_ns[row]:
-            self.loads.add(OUT, float(self.out_ns[row]), int(out_release[0]), int(out_deadline[0]))
-        self.taken.append(row)
+        if loaded:
+            if windows is None:
+                found = self._windows(np.array([row]), self.occupied > self.limit)
+                windows = [(int(release[0]), int(deadline[0])) for release, deadline in found]
+            self.loads.add(IN, float(c.in_ns[row]), *windows[0])
+            if self.out_ns[row]:
+                self.loads.add(OUT, float(self.out_ns[row]), *windows[1])
+        self.taken[row] = None
         self._occupy(row, -1)
         self._refresh(int(c.storage[row]))
 
     def _give_up(self, row: int) -> None:
-        self.taken.remove(row)
+        del self.taken[row]
         self._occupy(row, 1)
         self._refresh(int(self.c.storage[row]))
 
@@ -207,8 +277,8 @@ class Choosing:
             self.low[row] = c.clean_low[row] if clean else c.low[row]
             self.out_ns[row] = 0.0 if clean else c.out_ns[row]
 
-    def _relief_per_price(self, rows: Integers, over: Integers) -> Floats:
-        """Bytes x slots over the limit that each gap relieves, per ns of price; larger storages win ties."""
+    def _relief(self, rows: Integers, over: Integers) -> Floats:
+        """Bytes x slots over the limit that each gap relieves; larger storages win ties."""
         c = self.c
         excess = np.maximum(over, 0)
         slots = np.concatenate(([0], np.cumsum(excess > 0)))
@@ -220,12 +290,12 @@ class Choosing:
             return np.where(wrap, upper + prefix[-1] - lower, upper - lower)
 
         relieved = np.minimum(c.bytes[rows] * between(slots).astype(np.float64), between(total).astype(np.float64))
-        price = self._price(rows, over > 0)
-        return relieved / price * (1 + 1e-9 * c.bytes[rows] / max(1, int(c.bytes.max())))
+        return relieved * (1 + 1e-9 * c.bytes[rows] / max(1, int(c.bytes.max())))
 
-    def _price(self, rows: Integers, needed: Flags) -> Floats:
+    def _price(self, rows: Integers, windows: _Windows) -> Floats:
+        """What each gap adds to the least step time, and a little of the time its transfers take; ns."""
         loads = self.loads
-        (in_release, in_deadline), (out_release, out_deadline) = self._windows(rows, needed)
+        (in_release, in_deadline), (out_release, out_deadline) = windows
         in_ns, out_ns = self.c.in_ns[rows], self.out_ns[rows]
         fetched = loads.step_with(IN, in_ns, in_release, in_deadline)
         stored = loads.step_with(OUT, out_ns, out_release, out_deadline)
@@ -247,7 +317,7 @@ class Choosing:
     def _load(self) -> None:
         """Work the loads out again, with windows by what would be over the limit if a storage stayed."""
         c = self.c
-        rows = np.array(self.taken, np.int64)
+        rows = np.array(list(self.taken), np.int64)
         windows = np.zeros((4, len(rows)), np.int64)
         for size in np.unique(c.bytes[rows]):
             same = np.flatnonzero(c.bytes[rows] == size)
@@ -262,18 +332,24 @@ class Choosing:
         )
 
     def _to_give_up(self, rng: Random) -> list[int]:
-        """A few choices: any, or neighbours in time, or all of a size, or the last to arrive."""
-        rows = self.taken[self.forced :]
+        """A few choices: any, those next to the slot that decides the step, neighbours in time, or of like size."""
+        rows = list(self.taken)[self.forced :]
         count = min(len(rows), rng.randint(1, _MOST_GIVEN_UP))
         kind = rng.random()
-        if kind < 0.4:
+        if kind < 0.3:
             return rng.sample(rows, count)
-        centre = rng.choice(rows)
-        key = self.c.need if kind < 0.8 else self.c.bytes
-        return sorted(rows, key=lambda r: abs(int(key[r]) - int(key[centre])))[:count]
+        need, written, size = self.c.need[rows], self.written[rows], self.c.bytes[rows]
+        if kind < 0.6:
+            slot = self.loads.binding_slot
+            distance = np.minimum(np.abs(need - slot), np.abs(written - slot))
+            near = np.argsort(distance, kind="stable")[: 3 * count]
+            return [rows[place] for place in rng.sample(near.tolist(), min(count, len(near)))]
+        centre = rng.randrange(len(rows))
+        key = need if kind < 0.8 else size
+        return [rows[place] for place in np.argsort(np.abs(key - key[centre]), kind="stable")[:count].tolist()]
 
     def _save(self) -> tuple[object, ...]:
-        return (list(self.taken), self.occupied.copy(), self.available.copy(), self.low.copy(), self.out_ns.copy())
+        return (dict(self.taken), self.occupied.copy(), self.available.copy(), self.low.copy(), self.out_ns.copy())
 
     def _restore(self, saved: tuple[object, ...]) -> None:
         self.taken, self.occupied, self.available, self.low, self.out_ns = saved  # type: ignore[assignment]

@@ -21,9 +21,10 @@ OUT, IN = 0, 1
 class Loads:
     """Transfers with windows: each runs behind its release slot and ahead of its deadline slot.
 
-    ``due[link, s]`` is the time of all transfers that end ahead of slot s, ``coming[link, s]`` of all that start behind
-    it. So slot s is reached no earlier than ``due``, and behind it the step lasts at least ``coming``; both also count
-    the work of the ops there. A half-duplex link carries both directions.
+    Three arguments per link (a half-duplex one carries both directions), besides the work of the ops: a slot is reached
+    no earlier than all transfers due ahead of it take; behind a slot the step lasts at least as long as all transfers
+    that come behind it take; and what has to run between the slot where the latter binds and a later slot takes its
+    time between the two. ``step_ns`` is the longest way through a slot, ``binding_slot``.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -32,40 +33,77 @@ class Loads:
         self._ahead = np.concatenate(([0.0, 0.0], ends))
         self._done = np.append(self._ahead[1:], self.total_ns)
         self._links = 1 if problem.hardware.duplex == "half" else 2
-        self._due = np.zeros((self._links, len(self._ahead)))
-        self._coming = np.zeros((self._links, len(self._ahead)))
-        self.step_ns = self.total_ns
-        self._measure()
+        self._count = [0] * self._links
+        self._time = [np.empty(64) for _ in range(self._links)]
+        self._windows = [np.empty((2, 64), np.int64) for _ in range(self._links)]
+        self.step_ns, self.binding_slot = self.total_ns, 0
+        self.measure()
 
     def add(self, direction: int, time_ns: float, release: int, deadline: int) -> None:
+        """Carry one more transfer; it counts from the next `measure` on."""
         link = min(direction, self._links - 1)
-        self._due[link, deadline:] += time_ns
-        self._coming[link, : release + 1] += time_ns
-        self._measure()
+        count = self._count[link]
+        if count == len(self._time[link]):
+            self._append(link, np.array([time_ns]), np.array([release]), np.array([deadline]))
+            return
+        self._time[link][count] = time_ns
+        self._windows[link][0, count], self._windows[link][1, count] = release, deadline
+        self._count[link] += 1
 
-    def replace(self, direction_rows: Sequence[tuple[Floats, Integers, Integers]]) -> None:
+    def replace(self, transfers: Sequence[tuple[Floats, Integers, Integers]]) -> None:
         """Carry exactly these transfers: per direction (OUT, IN) their times, releases and deadlines."""
-        slots = len(self._ahead)
-        self._due = np.zeros((self._links, slots))
-        self._coming = np.zeros((self._links, slots))
-        for direction, (time_ns, release, deadline) in enumerate(direction_rows):
-            link = min(direction, self._links - 1)
-            self._due[link] += np.cumsum(np.bincount(deadline, time_ns, slots))
-            self._coming[link] += np.cumsum(np.bincount(release, time_ns, slots)[::-1])[::-1]
-        self._measure()
+        self._count = [0] * self._links
+        for direction, (time_ns, release, deadline) in enumerate(transfers):
+            self._append(min(direction, self._links - 1), time_ns, release, deadline)
+        self.measure()
 
     def step_with(self, direction: int, time_ns: Floats, release: Integers, deadline: Integers) -> Floats:
         """The least step time in ns with one more transfer, for each row."""
         link = min(direction, self._links - 1)
-        longest: Floats = time_ns + np.maximum(self._ends_late[link, deadline], self._starts_late[link, release])
-        return longest
+        longest = np.maximum(self._ends_late[link][deadline], self._starts_late[link][release])
+        between = np.where(release >= self._pivot[link], self._between_late[link][deadline], 0.0)
+        result: Floats = time_ns + np.maximum(longest, between)
+        return result
 
-    def _measure(self) -> None:
-        ahead, done = self._ahead, self._done
-        reached = ahead + np.maximum.accumulate(np.maximum(self._due.max(axis=0) - ahead, 0.0))
-        lasting = np.maximum.accumulate((self._coming.max(axis=0) + done)[::-1])[::-1]
-        rest = np.maximum(lasting, self.total_ns) - ahead
-        self.step_ns = max(self.total_ns, float((reached + rest).max()))
+    def _append(self, link: int, time_ns: Floats, release: Integers, deadline: Integers) -> None:
+        count, more = self._count[link], len(time_ns)
+        if count + more > len(self._time[link]):
+            self._time[link] = np.resize(self._time[link], 2 * (count + more))
+            grown = np.empty((2, 2 * (count + more)), np.int64)
+            grown[:, :count] = self._windows[link][:, :count]
+            self._windows[link] = grown
+        self._time[link][count : count + more] = time_ns
+        self._windows[link][:, count : count + more] = release, deadline
+        self._count[link] += more
+
+    def measure(self) -> None:
+        """Work out ``step_ns`` and what `step_with` needs."""
+        ahead, done, slots = self._ahead, self._done, len(self._ahead)
+        due, coming, rows = [], [], []
+        for link in range(self._links):
+            count = self._count[link]
+            time_ns, (release, deadline) = self._time[link][:count], self._windows[link][:, :count]
+            rows.append((time_ns, release, deadline))
+            due.append(np.cumsum(np.bincount(deadline, time_ns, slots)))
+            coming.append(np.cumsum(np.bincount(release, time_ns, slots)[::-1])[::-1])
+        latest = due[0] if self._links == 1 else np.maximum(due[0], due[1])
+        reached = ahead + np.maximum.accumulate(np.maximum(latest - ahead, 0.0))
         passed = np.maximum(np.append(reached[1:], reached[-1]), reached + done - ahead)
-        self._ends_late = np.maximum.accumulate((self._due + rest)[:, ::-1], axis=1)[:, ::-1]
-        self._starts_late = np.maximum.accumulate(self._coming + passed, axis=1)
+        self._pivot, between = [], []
+        for (time_ns, release, deadline), link_coming in zip(rows, coming, strict=True):
+            pivot = int(np.argmax(link_coming + passed))
+            inside = release >= pivot
+            self._pivot.append(pivot)
+            between.append(passed[pivot] + np.cumsum(np.bincount(deadline[inside], time_ns[inside], slots)))
+            latest = np.maximum(latest, np.where(np.arange(slots) > pivot, between[-1], 0.0))
+        reached = ahead + np.maximum.accumulate(np.maximum(latest - ahead, 0.0))
+        passed = np.maximum(np.append(reached[1:], reached[-1]), reached + done - ahead)
+        most = coming[0] if self._links == 1 else np.maximum(coming[0], coming[1])
+        lasting = np.maximum.accumulate((most + done)[::-1])[::-1]
+        rest = np.maximum(lasting, self.total_ns) - ahead
+        through = reached + rest
+        self.binding_slot = int(np.argmax(through))
+        self.step_ns = max(self.total_ns, float(through[self.binding_slot]))
+        self._ends_late = [np.maximum.accumulate((d + rest)[::-1])[::-1] for d in due]
+        self._between_late = [np.maximum.accumulate((b + rest)[::-1])[::-1] for b in between]
+        self._starts_late = [np.maximum.accumulate(c + passed) for c in coming]

@@ -34,6 +34,7 @@ from hyperoffload_core.passes.placement import NoPlacementError, Placement, Prob
 from hyperoffload_core.passes.plan import Plan
 from hyperoffload_core.passes.selection import (
     WRAP,
+    Candidates,
     Choice,
     Estimate,
     find_candidates,
@@ -48,6 +49,7 @@ from hyperoffload_core.strategies.paging import PagingSetup, farthest_next_use, 
 _SECONDS = {"fast": 0.3, "normal": 0.8, "best": 20.0}
 _ATTEMPTS = 8
 _SMALLEST_PART = 1000
+_SMALL = 1000
 _ROUNDS = 12
 """Rounds of the search for better gaps between two placements."""
 
@@ -65,16 +67,18 @@ class _Recipe:
 
 _RECIPES = (
     _Recipe(exact=True, link_weight=0.03),
-    _Recipe(exact=True, link_weight=1e6),
     _Recipe(exact=False, link_weight=1e6),
+    _Recipe(exact=True, link_weight=0.03, part_of_largest=8),
+    _Recipe(exact=False, link_weight=0.03, part_of_largest=8, margin=True),
+    _Recipe(exact=False, link_weight=1e6, part_of_largest=2, margin=True),
+    _Recipe(exact=False, link_weight=0.03, part_of_largest=8),
     _Recipe(exact=False, link_weight=0.03),
+    _Recipe(exact=True, link_weight=1e6),
+    _Recipe(exact=False, link_weight=1e6, part_of_largest=2),
+)
+_IN_PARTS = (
     _Recipe(exact=True, link_weight=0.03, in_parts=True),
     _Recipe(exact=False, link_weight=0.03, in_parts=True),
-    _Recipe(exact=False, link_weight=0.03, part_of_largest=8),
-    _Recipe(exact=False, link_weight=0.03, part_of_largest=8, margin=True),
-    _Recipe(exact=True, link_weight=0.03, part_of_largest=8),
-    _Recipe(exact=False, link_weight=1e6, part_of_largest=2),
-    _Recipe(exact=False, link_weight=1e6, part_of_largest=2, margin=True),
 )
 
 
@@ -149,17 +153,22 @@ class _Search:
         self.best: _Solution | None = None
         self.tried: set[tuple[int, frozenset[Choice]]] = set()
         self.rng = Random(1)
+        self.candidates: dict[tuple[int, bool], Candidates] = {}
 
     def run(self, variants: Sequence[_Variant], before: _Solution | None) -> _Solution | None:
         """``before`` is the solution found with more memory, from which it starts."""
         if before is not None:
-            choosing = self._choosing(before.variant, _RECIPES[0], before.placement)
+            choosing = self._choosing(before.variant, _RECIPES[2])
             self._try(before.variant, choosing.start_from(before.choices))
         for recipe in _RECIPES if before is None or self.best is None else ():
             for variant in variants:
                 if self._over() and self.best is not None:
                     return self.best
                 self._follow(variant, recipe)
+        for recipe in _IN_PARTS:
+            for variant in variants:
+                if self.best is not None and not self._over() and (variant is self.best.variant or self._small()):
+                    self._follow(variant, recipe)
         while self.best is not None and not self._over():
             cost = self.best.cost
             self._without_suspects(self.best)
@@ -173,24 +182,26 @@ class _Search:
         at_bound = self.best is not None and self.best.placement.step_ns <= self.bound
         return at_bound or time.monotonic() >= self.deadline
 
+    def _small(self) -> bool:
+        return len(self.request.graph.ops) <= _SMALL
+
     def _stuck(self) -> bool:
         self.idle = getattr(self, "idle", 0) + 1
         return self.idle > 40
 
-    def _choosing(
-        self, variant: _Variant, recipe: _Recipe, placement: Placement | None = None, margin_bytes: int = 0
-    ) -> Choosing:
-        """Given a placement, gaps are measured with its stalls."""
-        if placement is None:
+    def _choosing(self, variant: _Variant, recipe: _Recipe, margin_bytes: int = 0) -> Choosing:
+        key = (id(variant), recipe.exact)
+        if key not in self.candidates:
             estimate = plain_estimate(variant.problem)
-        else:
-            estimate = Estimate(np.array(placement.op_start_ns, np.int64), np.array(placement.op_end_ns, np.int64))
-        actions = self.request.actions
-        candidates = find_candidates(variant.problem, variant.uses, actions, estimate, exact=recipe.exact)
+            self.candidates[key] = find_candidates(
+                variant.problem, variant.uses, self.request.actions, estimate, exact=recipe.exact
+            )
+        candidates = self.candidates[key]
         largest = None
         if recipe.part_of_largest is not None and len(candidates.bytes):
             largest = int(candidates.bytes.max()) // recipe.part_of_largest
-        return Choosing(variant.problem, variant.uses, actions, candidates, self.limit - margin_bytes, largest)
+        limit = self.limit - margin_bytes
+        return Choosing(variant.problem, variant.uses, self.request.actions, candidates, limit, largest)
 
     def _follow(self, variant: _Variant, recipe: _Recipe) -> None:
         choosing = self._choosing(variant, recipe)
@@ -240,22 +251,28 @@ class _Search:
                 if self._over():
                     return
                 recipe = _Recipe(exact=exact, link_weight=0.03)
-                choosing = self._choosing(solution.variant, recipe, solution.placement)
+                choosing = self._choosing(solution.variant, recipe)
                 choosing.bar(suspects)
                 if self._try(solution.variant, choosing.start_from(solution.choices - suspects)):
                     return
 
     def _search_near(self, solution: _Solution) -> None:
-        for exact in (True, False):
+        """Search around a solution, with gaps measured by its times and by what lies strictly inside them."""
+        variant, placement = solution.variant, solution.placement
+        times = Estimate(np.array(placement.op_start_ns, np.int64), np.array(placement.op_end_ns, np.int64))
+        measured = find_candidates(variant.problem, variant.uses, self.request.actions, times, exact=True)
+        inside = self._choosing(variant, _Recipe(exact=False, link_weight=0.03))
+        for choosing in (
+            Choosing(variant.problem, variant.uses, self.request.actions, measured, self.limit),
+            inside,
+        ):
             if self._over():
                 return
-            choosing = self._choosing(solution.variant, _Recipe(exact=exact, link_weight=0.03), solution.placement)
             chosen = choosing.start_from(solution.choices)
             if chosen is None:
                 continue
-            self._try(solution.variant, chosen)
-            chosen = choosing.improve(chosen, self.rng, self.bound, lambda turn: turn >= _ROUNDS)
-            self._try(solution.variant, chosen)
+            self._try(variant, chosen)
+            self._try(variant, choosing.improve(chosen, self.rng, self.bound, lambda turn: turn >= _ROUNDS))
 
 
 def _suspects(solution: _Solution) -> list[frozenset[Choice]]:
