@@ -21,6 +21,7 @@ SECTIONS = (
     ("What recording costs", "bench.recorder_overhead"),
     ("Every strategy on hardware that is not here, predicted", "bench.compile --csv docs/benchmarks-schedules.csv"),
     ("Compile time and memory against the size of the graph", "bench.scaling --picture docs/images/scaling.svg"),
+    ("Small graphs against the proved optimum", "bench.optimum"),
     ("The database", "bench.database"),
 )
 
