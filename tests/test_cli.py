@@ -31,7 +31,19 @@ COMMANDS = [c.name or c.callback.__name__ for c in cli.registered_commands if c.
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     text = capsys.readouterr().out
-    expected = {"demo", "serve", "capture", "compile", "run", "simulate", "runs", "explain", "compare", "export"}
+    expected = {
+        "demo",
+        "serve",
+        "capture",
+        "compile",
+        "run",
+        "simulate",
+        "pack",
+        "runs",
+        "explain",
+        "compare",
+        "export",
+    }
     assert set(COMMANDS) == expected | {"hardware", "strategies"}
     assert all(name in text for name in COMMANDS)
 

@@ -17,6 +17,7 @@ from app.cli.demo import demo
 from app.cli.explain import explain
 from app.cli.export import export
 from app.cli.hardware import hardware
+from app.cli.pack import pack
 from app.cli.run import run as run_command
 from app.cli.runs import runs
 from app.cli.serve import serve
@@ -53,6 +54,7 @@ cli.command(rich_help_panel=_OWN)(capture)
 cli.command("compile", rich_help_panel=_OWN)(compile_command)
 cli.command("run", rich_help_panel=_OWN)(run_command)
 cli.command(rich_help_panel=_OWN)(simulate)
+cli.command(rich_help_panel=_OWN)(pack)
 cli.command(rich_help_panel=_LOOK)(runs)
 cli.command(rich_help_panel=_LOOK)(explain)
 cli.command(rich_help_panel=_LOOK)(compare)

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hyperoffload_core.ir import Graph
+from hyperoffload_core.packing.firstfit import first_fit, promoted, sequences
+from hyperoffload_core.packing.overlaps import Overlaps
+from hyperoffload_core.packing.problem import Block, Ints, Problem, height_of, make_problem, part_of
 from hyperoffload_core.passes.plan import Plan
 
 _LARGEST_ALIGNMENT = 64
-_REPAIRS = 3
-
-
-@dataclass(frozen=True)
-class Block:
-    """Stays that must have one address (same storage, first and last stay of a step), as half-open spans."""
-
-    bytes: int
-    spans: tuple[tuple[int, int], ...]
+_BLOCKS_LAID = 50_000
 
 
 def alignment_bytes(size: int) -> int:
@@ -34,86 +28,43 @@ def alignment_bytes(size: int) -> int:
 def assign_addresses(blocks: Sequence[Block], capacity_bytes: int | None = None) -> tuple[list[int], int]:
     """Offsets of the blocks and the height they reach.
 
-    Greedy: blocks in a fixed sequence, each at the lowest aligned offset free for its whole life. Several sequences are
-    tried; then, given a capacity, the blocks that stick out of the best result are put first and it is tried again.
-    Stops as soon as the height is within ``capacity_bytes``; the lowest result is kept.
+    Blocks that exist all the time lie at the bottom; the others are laid by first fit in several sequences until the
+    height is the most that is alive at once. Given a capacity, and a height within it, fewer are tried. How many
+    depends on the number of blocks only, so that the result does not depend on the machine.
     """
     if not blocks:
         return [], 0
-    capacity = 0 if capacity_bytes is None else capacity_bytes
-    tried: list[tuple[int, list[int], list[int]]] = []
-    for key in _sequences(blocks):
-        sequence = sorted(range(len(blocks)), key=key.__getitem__)
-        offsets, height = _first_fit(blocks, sequence)
-        tried.append((height, offsets, sequence))
-        if height <= capacity:
-            return offsets, height
-    height, offsets, sequence = min(tried, key=lambda t: t[0])
-    best = offsets, height
-    for _ in range(_REPAIRS if capacity_bytes is not None else 0):
-        sticking_out = {i for i, b in enumerate(blocks) if offsets[i] + b.bytes > capacity}
-        sequence = [i for i in sequence if i in sticking_out] + [i for i in sequence if i not in sticking_out]
-        offsets, height = _first_fit(blocks, sequence)
-        if height < best[1]:
-            best = offsets, height
-        if height <= capacity:
+    problem = make_problem(blocks)
+    offsets = np.zeros(problem.blocks, np.int64)
+    step_ns = int(problem.times[-1] - problem.times[0]) if problem.slices else 1
+    whole = (problem.durations >= step_ns) & (problem.alignment == _LARGEST_ALIGNMENT)
+    offsets[whole] = np.cumsum(problem.size[whole]) - problem.size[whole]
+    base = int(problem.size[whole].sum())
+    if not whole.all():
+        rest = part_of(problem, ~whole)
+        goal = rest.liveness_bound
+        offsets[~whole] = base + _lay(rest, goal, goal if capacity_bytes is None else capacity_bytes - base)
+    return offsets.tolist(), height_of(problem, offsets)
+
+
+def _lay(problem: Problem, goal: int, enough: int) -> Ints:
+    overlaps = Overlaps(problem)
+    tries = max(1, _BLOCKS_LAID // problem.blocks)
+    waiting = [(sequence, 0) for sequence in sequences(problem)]
+    best, best_height = np.zeros(0, np.int64), -1
+    for number in range(tries):
+        if not waiting:
             break
+        sequence, repairs = waiting.pop(0)
+        offsets = first_fit(problem, overlaps, sequence)
+        height = height_of(problem, offsets)
+        if best_height < 0 or height < best_height:
+            best, best_height = offsets, height
+        if best_height <= goal or (best_height <= enough and number >= 3):
+            break
+        if repairs < 3:
+            waiting.append((promoted(problem, sequence, offsets, goal), repairs + 1))
     return best
-
-
-def _sequences(blocks: Sequence[Block]) -> list[list[tuple[float, ...]]]:
-    """Sort keys of the sequences to try: whole-step blocks first in each, since they never leave a hole."""
-    end = max(span[1] for block in blocks for span in block.spans)
-    life = [sum(e - s for s, e in block.spans) for block in blocks]
-    start = [block.spans[0][0] for block in blocks]
-    whole = [
-        0 if life[i] >= end and alignment_bytes(b.bytes) == _LARGEST_ALIGNMENT else 1 for i, b in enumerate(blocks)
-    ]
-    sizes = [b.bytes for b in blocks]
-    small = [1 if alignment_bytes(size) < _LARGEST_ALIGNMENT else 0 for size in sizes]
-    indices = range(len(blocks))
-    return [
-        [(whole[i], small[i], -sizes[i], -life[i], start[i]) for i in indices],
-        [(whole[i], small[i], -life[i], -sizes[i], start[i]) for i in indices],
-        [(whole[i], small[i], -float(sizes[i]) * life[i], start[i]) for i in indices],
-        [(whole[i], small[i], start[i], -life[i], -sizes[i]) for i in indices],
-    ]
-
-
-def _first_fit(blocks: Sequence[Block], sequence: Sequence[int]) -> tuple[list[int], int]:
-    spans = [(s, e, i) for i in sequence for s, e in blocks[i].spans if e > s]
-    placed_start = np.empty(len(spans), np.int64)
-    placed_end = np.empty(len(spans), np.int64)
-    placed_low = np.empty(len(spans), np.int64)
-    placed_high = np.empty(len(spans), np.int64)
-    count, height = 0, 0
-    offsets = [0] * len(blocks)
-    for index in sequence:
-        block = blocks[index]
-        alive = np.zeros(count, bool)
-        for start, end in block.spans:
-            alive |= (placed_start[:count] < end) & (placed_end[:count] > start)
-        offset = _lowest_gap(placed_low[:count][alive], placed_high[:count][alive], block.bytes)
-        offsets[index] = offset
-        height = max(height, offset + block.bytes)
-        for start, end in block.spans:
-            if end > start:
-                placed_start[count], placed_end[count] = start, end
-                placed_low[count], placed_high[count] = offset, offset + block.bytes
-                count += 1
-    return offsets, height
-
-
-def _lowest_gap(low: NDArray[np.int64], high: NDArray[np.int64], size: int) -> int:
-    """Lowest aligned offset of a hole of ``size`` bytes between the intervals [low, high)."""
-    if not len(low):
-        return 0
-    alignment = alignment_bytes(size)
-    by_low = np.argsort(low, kind="stable")
-    tops = np.maximum.accumulate(high[by_low])
-    tops = np.concatenate(([0], -(-tops // alignment) * alignment))
-    fits = tops[:-1] + size <= low[by_low]
-    return int(tops[np.argmax(fits)] if fits.any() else tops[-1])
 
 
 def pack_plan(graph: Graph, plan: Plan, capacity_bytes: int) -> tuple[Plan, int]:
@@ -132,14 +83,14 @@ def pack_plan(graph: Graph, plan: Plan, capacity_bytes: int) -> tuple[Plan, int]
         groups.setdefault((stay.storage, -1 if at_boundary else index), []).append(index)
     members = list(groups.values())
     blocks = [
-        Block(graph.storages[plan.stays[m[0]].storage].bytes, tuple(plan.spans_ns[i] for i in m)) for m in members
+        _block(graph.storages[plan.stays[m[0]].storage].bytes, tuple(plan.spans_ns[i] for i in m)) for m in members
     ]
     spaces = [
         (position, graph.ops[op].workspace_bytes)
         for position, op in enumerate(plan.order)
         if graph.ops[op].workspace_bytes
     ]
-    blocks += [Block(size, (plan.op_spans_ns[position],)) for position, size in spaces]
+    blocks += [_block(size, (plan.op_spans_ns[position],)) for position, size in spaces]
     found, height = assign_addresses(blocks, capacity_bytes)
     offsets = [0] * len(plan.stays)
     for block_index, indices in enumerate(members):
@@ -147,3 +98,7 @@ def pack_plan(graph: Graph, plan: Plan, capacity_bytes: int) -> tuple[Plan, int]
             offsets[index] = found[block_index]
     workspaces = tuple((position, found[len(members) + k]) for k, (position, _) in enumerate(spaces))
     return replace(plan, offsets=tuple(offsets), workspace_offsets=workspaces), height
+
+
+def _block(size: int, spans: tuple[tuple[int, int], ...]) -> Block:
+    return Block(size, spans, alignment_bytes(size))

@@ -1,0 +1,106 @@
+"""First fit: blocks in a fixed sequence, each at the lowest aligned address that is free for its whole life."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hyperoffload_core.packing.overlaps import Overlaps
+from hyperoffload_core.packing.problem import Ints, Problem
+
+
+def sequences(problem: Problem) -> list[Ints]:
+    """Sequences worth trying, the most promising first.
+
+    In all of them blocks at given offsets come first, then those that exist all the time (they never leave a hole),
+    and blocks of small alignment last, which can lie anywhere. In the first two, blocks come by the largest load that
+    they see: what exists at the peak is stacked without a hole, and the rest finds room beside it.
+    """
+    life, size, peak = problem.durations, problem.size, _peaks_seen(problem)
+    whole = life >= (int(problem.times[-1] - problem.times[0]) if problem.slices else 0)
+    odd = problem.alignment < problem.alignment.max(initial=1)
+    area = life.astype(np.float64) * size
+    first = np.full(problem.blocks, np.iinfo(np.int64).max)
+    np.minimum.at(first, problem.owner, problem.start)
+    ahead = (odd, ~(whole & ~odd), problem.fixed < 0)
+    keys = (
+        (-size, -life, -peak),
+        (-life, -size, -peak),
+        (-size, -life),
+        (-life, -size),
+        (-area,),
+        (-size, -life, first),
+    )
+    return [np.lexsort((*key, *ahead)) for key in keys]
+
+
+def first_fit(problem: Problem, overlaps: Overlaps, sequence: Ints) -> Ints:
+    """Offsets of all blocks. Blocks at given offsets lie there, whatever else does."""
+    offsets = problem.fixed.copy()
+    sizes, alignments = problem.size.tolist(), problem.alignment.tolist()
+    for block in sequence[problem.fixed[sequence] < 0].tolist():
+        near = overlaps.of(block)
+        low = offsets[near]
+        placed = low >= 0
+        low = low[placed]
+        offsets[block] = _lowest_gap(low, low + problem.size[near[placed]], sizes[block], alignments[block])
+    return offsets
+
+
+def promoted(problem: Problem, sequence: Ints, offsets: Ints, goal_bytes: int) -> Ints:
+    """The sequence with the blocks that stick out above the goal moved ahead by a tenth of its length."""
+    place = np.empty(problem.blocks, np.int64)
+    place[sequence] = np.arange(problem.blocks)
+    place[offsets + problem.size > goal_bytes] -= max(2, problem.blocks // 10)
+    return np.argsort(place, kind="stable")
+
+
+def _lowest_gap(low: Ints, high: Ints, size: int, alignment: int) -> int:
+    """Lowest aligned address of a hole of ``size`` bytes between the intervals [low, high)."""
+    if not len(low):
+        return 0
+    by_low = low.argsort()
+    low = low[by_low]
+    if low[0] >= size:
+        return 0
+    tops = np.maximum.accumulate(high[by_low])
+    if alignment > 1:
+        tops = -(-tops // alignment) * alignment
+    fits = tops[:-1] + size <= low[1:]
+    index = int(fits.argmax()) if len(fits) else 0
+    return int(tops[index]) if len(fits) and fits[index] else int(tops[-1])
+
+
+def _peaks_seen(problem: Problem) -> Ints:
+    """For each block the most bytes alive while it exists."""
+    result = np.zeros(problem.blocks, np.int64)
+    np.maximum.at(result, problem.owner, _range_maxima(problem.loads, problem.start, problem.end))
+    return result
+
+
+def _range_maxima(values: Ints, start: Ints, end: Ints) -> Ints:
+    """The maximum of each range [start, end), from maxima of all ranges whose lengths are powers of two."""
+    result = np.zeros(len(start), np.int64)
+    length = end - start
+    level, width = values, 1
+    while len(level) and width <= length.max(initial=0):
+        rows = (length >= width) & (length < 2 * width)
+        result[rows] = np.maximum(level[start[rows]], level[end[rows] - width])
+        level = np.maximum(level[: len(level) - width], level[width:]) if len(level) > width else level[:0]
+        width *= 2
+    return result
+
+
+def fits(problem: Problem, overlaps: Overlaps, offsets: Sequence[int] | Ints) -> bool:
+    """Whether no two blocks that exist at once share a byte, and all are aligned and where they must be."""
+    at = np.asarray(offsets)
+    if (at < 0).any() or (at % problem.alignment).any() or (at != problem.fixed)[problem.fixed >= 0].any():
+        return False
+    for block in range(problem.blocks):
+        near = overlaps.of(block)
+        near = near[near != block]
+        low, high = at[block], at[block] + problem.size[block]
+        if ((at[near] < high) & (at[near] + problem.size[near] > low)).any():
+            return False
+    return True
