@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from hyperoffload_core.exact.instance import bits
-from hyperoffload_core.exact.search import WORKSPACE, Places, Search, Start, State, Times
+from hyperoffload_core.exact.search import Choice, OutOfTime, Search
+from hyperoffload_core.exact.states import WORKSPACE, Places, Start, State, Times
 from hyperoffload_core.passes.addresses import alignment_bytes
 
 
@@ -21,7 +22,9 @@ def round_up(offset: int, alignment: int) -> int:
 
 
 class AddressedSearch(Search):
-    """States are those of `Search` with two more elements: places on the device, and places to return to."""
+    """States also hold places on the device, and places to return to."""
+
+    _workspace_bytes = 0
 
     @cached_property
     def _candidates(self) -> dict[int, list[int]]:
@@ -74,7 +77,9 @@ class AddressedSearch(Search):
         """(offset, storages that must leave for it) of a new block; only ``loose`` storages may leave."""
         sizes = self.instance.size_bytes
         held = [
-            (o, o + (sizes[s] if s < len(sizes) else self._workspace), 1 << s) for s, o in enumerate(places) if o >= 0
+            (o, o + (sizes[s] if s < len(sizes) else self._workspace_bytes), 1 << s)
+            for s, o in enumerate(places)
+            if o >= 0
         ]
         for offset in self._candidates[size]:
             top, leaving = offset + size, 0
@@ -84,105 +89,51 @@ class AddressedSearch(Search):
             if not leaving & ~loose:
                 yield offset, leaving
 
-    _workspace = 0
-
-    def _successors(self, state: State, times: Times) -> list[tuple[State, Times, Start, int]]:
+    def successors(self, state: State, times: Times) -> Iterator[tuple[State, Times, Start]]:
+        """As without addresses; to make room for a block means to choose its place and what leaves for it."""
         x = self.instance
-        done, running, device, remote, storing, fetching, pool, places, home = state
-        now, op_end, out_end, in_end = times
-        started = done | (1 << running if running >= 0 else 0)
-        sizes = x.size_bytes
-        arrived = device & ~(1 << fetching if fetching >= 0 else 0)
-        stored_bit = 1 << storing if storing >= 0 else 0
-        ops = [-1]
-        if running < 0:
-            ops += [
-                op
-                for op in range(len(x.before))
-                if not done >> op & 1
-                and not x.before[op] & ~done
-                and not x.reads[op] & ~arrived
-                and not x.writes[op] & stored_bit
-            ]
-        half_busy = x.half_duplex and (storing >= 0 or fetching >= 0)
-        result: list[tuple[State, Times, Start, int]] = []
-        for op in ops:
-            now_running = running if op < 0 else op
-            self._workspace = x.workspace_bytes[now_running] if now_running >= 0 else 0
-            pending = self._pending(started if op < 0 else started | 1 << op)
-            busy = x.touched[now_running] if now_running >= 0 else 0
-            being_written = x.writes[now_running] if now_running >= 0 else 0
-            fresh = x.touched[op] & ~device if op >= 0 else 0
-            remote_op = remote & ~x.writes[op] if op >= 0 else remote
-            device_op = device | fresh
-            stores, fetches = [-1], [-1]
-            if storing < 0 and not half_busy:
-                stores += bits(arrived & ~remote_op & ~being_written & pending.needed & x.movable)
-            if fetching < 0 and not half_busy:
-                fetches += bits(
-                    remote_op & ~device_op & pending.needed & x.movable & ~(pending.idle & pool) & ~stored_bit
-                )
-            for store in stores:
-                for fetch in fetches:
-                    if x.half_duplex and store >= 0 and fetch >= 0:
-                        continue
-                    if now_running < 0 and storing < 0 and fetching < 0 and store < 0 and fetch < 0:
-                        continue
-                    kept = busy | stored_bit | (1 << store if store >= 0 else 0)
-                    loose = arrived & x.movable & ~kept & (remote_op | ~pending.needed)
-                    blocks = bits(fresh)
-                    if op >= 0 and self._workspace:
-                        blocks.append(WORKSPACE)
-                    if fetch >= 0:
-                        blocks.append(fetch)
-                    returning = fetch if fetch >= 0 and pending.idle >> fetch & 1 and home[fetch] >= 0 else None
-                    for places_then, evicted, placed in self._placements(blocks, places, loose, home, returning):
-                        state_then = (
-                            done,
-                            now_running,
-                            device_op & ~evicted | (1 << fetch if fetch >= 0 else 0),
-                            remote_op,
-                            store if store >= 0 else storing,
-                            fetch if fetch >= 0 else fetching,
-                            pool,
-                            places_then,
-                            home,
-                        )
-                        ends = (
-                            now + x.durations_ns[op] if op >= 0 else op_end,
-                            now + x.out_ns[store] if store >= 0 else out_end,
-                            now + x.in_ns[fetch] if fetch >= 0 else in_end,
-                        )
-                        moved = (sizes[store] if store >= 0 else 0) + (sizes[fetch] if fetch >= 0 else 0)
-                        start = Start(now, op, store, fetch, evicted, placed)
-                        result.append((*self._advance(state_then, ends), start, moved))
-        return result
+        places, home = state[7], state[8]
+        for choice in self.choices(state):
+            self._workspace_bytes = x.workspace_bytes[choice.running] if choice.running >= 0 else 0
+            blocks = bits(choice.fresh)
+            if choice.op >= 0 and self._workspace_bytes:
+                blocks.append(WORKSPACE)
+            if choice.fetch >= 0:
+                blocks.append(choice.fetch)
+            fixed = {}
+            if choice.fetch >= 0 and home[choice.fetch] >= 0 and self._is_last_stay(state, choice):
+                fixed[choice.fetch] = home[choice.fetch]
+            loose = choice.worthless | choice.clean
+            for places_then, evicted, placed in self._placements(blocks, places, loose, fixed):
+                start = Start(times[0], choice.op, choice.store, choice.fetch, evicted, placed)
+                then, times_then = self.proceed((*state[:7], places_then, home), times, choice, start)
+                device = then[2]
+                kept = (o if device >> s & 1 else -1 for s, o in enumerate(places_then[:-1]))
+                workspace = places_then[-1] if then[1] >= 0 else -1
+                yield (*then[:7], (*kept, workspace), home), times_then, start
 
-    def _advance(self, state: State, ends: tuple[int, int, int]) -> tuple[State, Times]:
-        """As without addresses; what is not on the device any more has no place."""
-        then, times = super()._advance(state, ends)
-        device, places = then[2], then[7]
-        workspace = places[-1] if then[1] >= 0 else -1
-        kept = (*(o if device >> s & 1 else -1 for s, o in enumerate(places[:-1])), workspace)
-        return (*then[:7], kept, then[8]), times
+    def _is_last_stay(self, state: State, choice: Choice) -> bool:
+        """Whether no op touches the fetched storage any more: it then stays where it comes in."""
+        started = state[0] | (1 << choice.running if choice.running >= 0 else 0)
+        return bool(self.outlook.pending(started).idle >> choice.fetch & 1)
 
     def _placements(
-        self, blocks: list[int], places: Places, loose: int, home: Places, returning: int | None
+        self, blocks: list[int], places: Places, loose: int, fixed: dict[int, int]
     ) -> Iterator[tuple[Places, int, tuple[tuple[int, int], ...]]]:
         """(places, what left, what went where) for each way to give the blocks room one after the other."""
         if not blocks:
             yield places, 0, ()
             return
         block, rest = blocks[0], blocks[1:]
-        size = self._workspace if block == WORKSPACE else self.instance.size_bytes[block]
+        size = self._workspace_bytes if block == WORKSPACE else self.instance.size_bytes[block]
         for offset, leaving in self._spots(size, places, loose):
-            if block == returning and offset != home[block]:
+            if fixed.get(block, offset) != offset:
                 continue
             then = list(places)
             for s in bits(leaving):
                 then[s] = -1
             then[block] = offset
-            for places_then, evicted, placed in self._placements(rest, tuple(then), loose, home, returning):
+            for places_then, evicted, placed in self._placements(rest, tuple(then), loose, fixed):
                 yield places_then, evicted | leaving, ((block, offset), *placed)
 
     @cached_property
@@ -193,20 +144,23 @@ class AddressedSearch(Search):
     def _to_go(self) -> dict[tuple[State, Times], int]:
         return {}
 
-    def _bound(self, state: State, times: Times) -> tuple[int, int]:
+    def bound(self, state: State, times: Times) -> tuple[int, int]:
         """The exact rest of the step by live bytes."""
-        bound, moved = super()._bound(state, times)
+        bound, moved = super().bound(state, times)
         now, op_end, out_end, in_end = times
         key: tuple[State, Times] = ((*state[:7], (), ()), (0, op_end - now, out_end - now, in_end - now))
         rest = self._to_go.get(key)
         if rest is None:
-            found = self._live.run(1 << 60, start=key)
+            try:
+                found = self._live.run(1 << 60, start=key)
+            except OutOfTime as stopped:
+                raise OutOfTime(0) from stopped  # its bound is on the rest of one state, not on the step
             rest = self._to_go[key] = 1 << 60 if found is None else found.step_ns
         return max(bound, now + rest), moved
 
-    def _finished(self, state: State) -> bool:
+    def finished(self, state: State) -> bool:
         places, home = state[7], state[8]
-        return super()._finished(state) and all(h < 0 or places[s] == h for s, h in enumerate(home))
+        return super().finished(state) and all(h < 0 or places[s] == h for s, h in enumerate(home))
 
     def offsets(self, state: State) -> tuple[tuple[int, int], ...]:
         return tuple((s, o) for s, o in enumerate(state[7][:-1]) if o >= 0)

@@ -14,7 +14,8 @@ from hyperoffload_core.exact.addressed import AddressedSearch
 from hyperoffload_core.exact.instance import Instance
 from hyperoffload_core.exact.pack import packed_within
 from hyperoffload_core.exact.plan import plan_of_found
-from hyperoffload_core.exact.search import Found, OutOfTime, Search
+from hyperoffload_core.exact.search import OutOfTime, Search
+from hyperoffload_core.exact.states import Found
 from hyperoffload_core.passes.plan import Plan
 
 UNBOUNDED = 1 << 60

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hyperoffload_core.exact.instance import Instance, bits
-from hyperoffload_core.exact.search import WORKSPACE, Found
+from hyperoffload_core.exact.states import WORKSPACE, Found
 from hyperoffload_core.passes.plan import Plan, PlannedTransfer, Stay
 from hyperoffload_core.schedule import Home, TransferKind
 
