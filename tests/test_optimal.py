@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.optimum import StoredOptimum, compiled, read_optima, solve
+from bench.optimum import Compared, StoredOptimum, compiled, read_optima, solve, table, worst
 from hyperoffload_core.analysis.bounds import smallest_feasible_limit
 from hyperoffload_core.analysis.liveness import live_peak_bytes
 from hyperoffload_core.compile import InfeasibleError, compile_schedule
@@ -221,6 +221,14 @@ def test_an_optimal_schedule_keeps_its_limit_under_any_timing(seed: int) -> None
 @pytest.mark.parametrize("stored", read_optima()[::50], ids=lambda o: str(o.seed))
 def test_stored_optima_are_found_again(stored: StoredOptimum) -> None:
     assert solve(small_problem(stored.seed), 60.0) == stored
+
+
+def test_the_benchmark_counts_what_equals_the_optimum_and_lists_the_worst() -> None:
+    problems = [small_problem(seed) for seed in (1, 2, 3, 4)]
+    steps = [(1000, 1000), (1000, 1040), (1000, 1200), (1000, 990)]
+    rows = [Compared(p, best, ours) for p, (best, ours) in zip(problems, steps, strict=True)]
+    assert table(rows)[-1] == "| all | 4 | 50.0% | 75.0% | 6.00% | 20.00% |"
+    assert [line.split(" |")[0] for line in worst(rows)[2:]] == ["| 3", "| 2"]
 
 
 def test_addresses_are_part_of_the_optimum() -> None:

@@ -70,7 +70,8 @@ def _known(request: Request, instance: Instance) -> tuple[Plan, int, int] | None
             packed, height = pack_plan(
                 request.graph, strategy.plan(replace(request, options=options)), request.limit_bytes
             )
-            whole = packed.graph is None and all(not getattr(t, "partial", False) for t in packed.transfers)
+            moves = sum((s.fetch is not None) + (s.store is not None) for s in packed.stays)
+            whole = packed.graph is None and moves == len(packed.transfers)
             homes = all(packed.homes[s] == "pool" for s in bits(instance.offloaded & instance.given))
             if whole and homes and height <= request.limit_bytes:
                 step_ns = time_plan(request.graph, packed, request.durations_ns, request.hardware)[2]
