@@ -22,6 +22,7 @@ SECTIONS = (
     ("Every strategy on hardware that is not here, predicted", "bench.compile --csv docs/benchmarks-schedules.csv"),
     ("Compile time and memory against the size of the graph", "bench.scaling --picture docs/images/scaling.svg"),
     ("Small graphs against the proved optimum", "bench.optimum"),
+    ("Address assignment", "bench.pack"),
     ("The database", "bench.database"),
 )
 
