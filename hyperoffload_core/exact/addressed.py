@@ -153,8 +153,8 @@ class AddressedSearch(Search):
         if rest is None:
             try:
                 found = self._live.run(1 << 60, start=key)
-            except OutOfTime as stopped:
-                raise OutOfTime(0) from stopped  # its bound is on the rest of one state, not on the step
+            except OutOfTime:
+                return bound, moved  # the search itself is about to stop, with a bound on the whole step
             rest = self._to_go[key] = 1 << 60 if found is None else found.step_ns
         return max(bound, now + rest), moved
 
