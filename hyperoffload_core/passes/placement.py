@@ -93,13 +93,13 @@ def occupancy(problem: Problem, stays: Sequence[Stay]) -> NDArray[np.int64]:
 
 def place(problem: Problem, inserted: Inserted, limit_bytes: int, rounds: int = 3) -> Placement:
     """The shortest step found in ``rounds`` forward and backward passes. Raises `NoPlacementError`."""
-    best = _Play(problem, inserted, limit_bytes, [t.after for t in inserted.transfers]).run()
+    best = Play(problem, inserted, limit_bytes, [t.after for t in inserted.transfers]).run()
     for _ in range(rounds - 1):
         bounds = latest_bounds(problem, best)
         if tuple(bounds) == best.bounds:
             break
         try:
-            placement = _Play(problem, inserted, limit_bytes, bounds).run()
+            placement = Play(problem, inserted, limit_bytes, bounds).run()
         except NoPlacementError:
             break
         if placement.step_ns > best.step_ns:
@@ -143,11 +143,15 @@ def to_plan(problem: Problem, placement: Placement) -> Plan:
     )
 
 
-class _Play:
-    """One forward pass: a discrete-event play of the step with memory as a resource."""
+class Play:
+    """One forward pass: a discrete-event play of the step with memory as a resource.
+
+    A subclass may refuse an op or a Prefetch its start, and hears when bytes are given back.
+    """
 
     def __init__(self, problem: Problem, inserted: Inserted, limit_bytes: int, bounds: list[int]) -> None:
         self.problem, self.inserted, self.limit, self.bounds = problem, inserted, limit_bytes, bounds
+        self.early_limit = limit_bytes
         count, sizes, stays = len(problem.order), problem.storage_bytes, inserted.stays
         self.planned = occupancy(problem, stays)
         if int(self.planned.max(initial=0)) > limit_bytes:
@@ -211,7 +215,7 @@ class _Play:
                 started = False
                 position = self.position
                 has_data = not self.running and position < count and self.missing[position] == 0
-                if has_data and self.used + self.need[position] <= self.limit:
+                if has_data and self.used + self.need[position] <= self.limit and self._op_begins(position):
                     self.used += self.need[position]
                     self.running, started = True, True
                     op_start[position] = now
@@ -256,6 +260,15 @@ class _Play:
             data_wait,
         )
 
+    def _op_begins(self, position: int) -> bool:  # noqa: ARG002
+        return True
+
+    def _fetch_begins(self, stay_index: int) -> bool:  # noqa: ARG002
+        return True
+
+    def _op_ends(self, position: int) -> None:
+        """Its workspace is free again."""
+
     def _ready_stores(self, position: int) -> None:
         for store in self.stores_after[position]:
             heapq.heappush(self.ready_stores, store)
@@ -267,7 +280,11 @@ class _Play:
         if link == 0:
             return heapq.heappop(self.ready_stores)[1] if self.ready_stores else None
         for place_in_queue, index in enumerate(self.fetches[:_LOOKAHEAD]):
-            if self.bounds[index] <= self.ended and self._may_fetch(index, now):
+            if (
+                self.bounds[index] <= self.ended
+                and self._may_fetch(index, now)
+                and self._fetch_begins(self.stay_of[index])
+            ):
                 return self.fetches.pop(place_in_queue)
         return None
 
@@ -277,15 +294,15 @@ class _Play:
             return False
         stay = self.inserted.stays[self.stay_of[index]]
         size = self.problem.storage_bytes[stay.storage]
-        if self.used + size > self.limit:
-            return False
         position = self.position
         if stay.begin <= position:
-            return True
+            return self.used + size <= self.limit
+        if self.used + size > self.early_limit:
+            return False
         if not self.running and self.used + size + self.need[position] + self.missing_bytes[position] > self.limit:
             return False
         first = position + 1 if self.running else position
-        return first >= stay.begin or int(self.planned[first : stay.begin].max()) + size <= self.limit
+        return first >= stay.begin or int(self.planned[first : stay.begin].max()) + size <= self.early_limit
 
     def _start(self, index: int, link: int, now: int) -> int:
         slot = 0 if self.half else link
@@ -307,6 +324,7 @@ class _Play:
         position = self.position
         self.ended, self.position, self.running = position, position + 1, False
         self.used -= self.problem.workspace_bytes[position]
+        self._op_ends(position)
         for index in self.ending[position]:
             store = self.inserted.stays[index].store
             if store is None or 0 <= self.transfer_end[store] <= now:

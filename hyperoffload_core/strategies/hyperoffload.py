@@ -26,6 +26,7 @@ import numpy as np
 from hyperoffload_core.analysis.bounds import smallest_feasible_limit, step_lower_bound_ns
 from hyperoffload_core.analysis.lifetimes import Uses, uses_in_order
 from hyperoffload_core.passes.addresses import pack_plan
+from hyperoffload_core.passes.arena import place_with_addresses
 from hyperoffload_core.passes.choice import Choosing, Chosen
 from hyperoffload_core.passes.covering import binding_slots, cover
 from hyperoffload_core.passes.insertion import insert_cache_operators
@@ -43,11 +44,17 @@ from hyperoffload_core.passes.selection import (
     resident_slots,
 )
 from hyperoffload_core.passes.timing import time_plan
+from hyperoffload_core.simulator import DeadlockError
 from hyperoffload_core.strategies.base import Option, Request, Strategy
 from hyperoffload_core.strategies.paging import PagingSetup, farthest_next_use, least_recently_used, paged_plan
 
 _SECONDS = {"fast": 0.3, "normal": 0.8, "best": 20.0}
-_ATTEMPTS = 8
+_MARGINS = (0.0, 0.004, 0.012, 0.03, 0.08)
+"""Parts of the limit to leave free at every op, one after the other until the addresses fit."""
+_LATER_SHARE = 0.3
+_NEARLY = 0.01
+_SPARED = (0.0, 0.03)
+_NEVER = 1 << 62
 _SMALLEST_PART = 1000
 _SMALL = 1000
 _ROUNDS = 12
@@ -110,26 +117,38 @@ def plan(request: Request) -> Plan:
     kept = frozenset(s for s, action in enumerate(request.actions) if action == "keep")
     floor = smallest_feasible_limit(request.graph, kept).bytes
     bound = step_lower_bound_ns(request.graph, request.durations_ns, request.hardware, limit)
-    deadline = time.monotonic() + _SECONDS[str(request.options.get("effort", "normal"))]
-    usable, best = limit, None
-    for attempt in range(_ATTEMPTS):
-        if usable < floor:
+    seconds = _SECONDS[str(request.options.get("effort", "normal"))]
+    best: _Solution | None = None
+    plans: list[Plan] = []
+    sticks_out = 0.0
+    for attempt, margin in enumerate(_MARGINS):
+        target = int(limit * (1 - margin))
+        if target < floor:
             break
         request.check_cancelled()
-        request.progress(attempt / _ATTEMPTS, "choosing what leaves the device")
-        best = _Search(request, usable, bound, deadline).run(variants, best)
+        request.progress(attempt / len(_MARGINS), "choosing what leaves the device")
+        share = 1.0 if attempt == 0 else _LATER_SHARE
+        best = _Search(request, limit, target, bound, time.monotonic() + share * seconds).run(variants, best)
         if best is None:
             break
-        request.progress((attempt + 0.7) / _ATTEMPTS, "assigning addresses")
-        packed, height = pack_plan(request.graph, to_plan(best.variant.problem, best.placement), limit)
-        if height <= limit:
-            return _fastest(request, [packed, *_paged(request, variants, kept, bound, best.placement.step_ns)])
-        usable -= max(height - limit, limit // 200) << attempt // 2
-    request.progress(0.9, "paging: the limit leaves no room for a schedule with foresight")
-    plans = _paged(request, variants, kept, bound, None)
+        request.progress((attempt + 0.7) / len(_MARGINS), "assigning addresses")
+        if not sticks_out or sticks_out <= _NEARLY:
+            packed, height = pack_plan(request.graph, to_plan(best.variant.problem, best.placement), limit)
+            if height <= limit:
+                plans.append(packed)
+                break
+            sticks_out = height / limit - 1
+        plans += _with_addresses(request, best)
+        if plans:
+            break
+    fastest = min((_step_ns(request, plan) for plan in plans), default=_NEVER)
     if not plans:
+        request.progress(0.9, "paging: the limit leaves no room for a schedule with foresight")
+    plans += _paged(request, variants, kept, bound, None if fastest == _NEVER else fastest)
+    found = min(plans, key=lambda plan: _step_ns(request, plan), default=None)
+    if found is None or _step_ns(request, found) == _NEVER:
         raise NoPlacementError
-    return _fastest(request, plans)
+    return found
 
 
 def _variants(request: Request) -> list[_Variant]:
@@ -146,10 +165,14 @@ def _variants(request: Request) -> list[_Variant]:
 
 
 class _Search:
-    """The best solution so far under ``limit`` bytes, and the ways to a better one, cheapest first."""
+    """The best solution so far, and the ways to a better one, cheapest first.
 
-    def __init__(self, request: Request, limit_bytes: int, bound_ns: int, deadline: float) -> None:
-        self.request, self.limit, self.bound, self.deadline = request, limit_bytes, bound_ns, deadline
+    Placed under ``limit`` bytes, with gaps chosen so that at every op what stays is within ``target`` bytes.
+    """
+
+    def __init__(self, request: Request, limit_bytes: int, target_bytes: int, bound_ns: int, deadline: float) -> None:
+        self.request, self.limit, self.target = request, limit_bytes, target_bytes
+        self.bound, self.deadline = bound_ns, deadline
         self.best: _Solution | None = None
         self.tried: set[tuple[int, frozenset[Choice]]] = set()
         self.rng = Random(1)
@@ -160,7 +183,7 @@ class _Search:
         if before is not None:
             choosing = self._choosing(before.variant, _RECIPES[2])
             self._try(before.variant, choosing.start_from(before.choices))
-        for recipe in _RECIPES if before is None or self.best is None else ():
+        for recipe in _RECIPES:
             for variant in variants:
                 if self._over() and self.best is not None:
                     return self.best
@@ -200,7 +223,7 @@ class _Search:
         largest = None
         if recipe.part_of_largest is not None and len(candidates.bytes):
             largest = int(candidates.bytes.max()) // recipe.part_of_largest
-        limit = self.limit - margin_bytes
+        limit = self.target - margin_bytes
         return Choosing(variant.problem, variant.uses, self.request.actions, candidates, limit, largest)
 
     def _follow(self, variant: _Variant, recipe: _Recipe) -> None:
@@ -209,9 +232,9 @@ class _Search:
             candidates = choosing.c
             slots = binding_slots(variant.problem, variant.uses, candidates)
             enough = (
-                candidates.bytes * _SMALLEST_PART >= resident_slots(variant.problem, variant.uses).max() - self.limit
+                candidates.bytes * _SMALLEST_PART >= resident_slots(variant.problem, variant.uses).max() - self.target
             )
-            parts = cover(variant.problem, variant.uses, candidates, self.limit, slots, enough)
+            parts = cover(variant.problem, variant.uses, candidates, self.target, slots, enough)
             chosen = None if parts is None else choosing.round_off(parts)
         else:
             chosen = choosing.greedy(recipe.link_weight)
@@ -263,7 +286,7 @@ class _Search:
         measured = find_candidates(variant.problem, variant.uses, self.request.actions, times, exact=True)
         inside = self._choosing(variant, _Recipe(exact=False, link_weight=0.03))
         for choosing in (
-            Choosing(variant.problem, variant.uses, self.request.actions, measured, self.limit),
+            Choosing(variant.problem, variant.uses, self.request.actions, measured, self.target),
             inside,
         ):
             if self._over():
@@ -336,9 +359,25 @@ def _paged(
     return plans
 
 
-def _fastest(request: Request, plans: Sequence[Plan]) -> Plan:
-    """The plan with the shortest step; the first of equals."""
-    return min(plans, key=lambda p: time_plan(request.graph, p, request.durations_ns, request.hardware)[2])
+def _with_addresses(request: Request, solution: _Solution) -> list[Plan]:
+    """The solution placed again with a real allocator, with no more room to spare than that takes; empty if it fails."""
+    placement, limit = solution.placement, request.limit_bytes
+    for spared in _SPARED:
+        with suppress(NoPlacementError):
+            return [
+                place_with_addresses(
+                    solution.variant.problem, placement.inserted, placement.bounds, limit, int(limit * spared)
+                )
+            ]
+    return []
+
+
+def _step_ns(request: Request, plan: Plan) -> int:
+    """What the step of a plan with addresses takes; never, where it waits in a circle."""
+    try:
+        return time_plan(request.graph, plan, request.durations_ns, request.hardware)[2]
+    except DeadlockError:
+        return _NEVER
 
 
 STRATEGY = Strategy(

@@ -1,0 +1,186 @@
+"""Placement and addresses in one: the step is played with a real allocator, and what finds no hole waits.
+
+`passes.placement` counts bytes; addresses assigned afterwards may not fit where memory is full all the time. Here every
+op and every Prefetch takes its addresses when it begins, as a run-time allocator would, but with foresight: storages
+with a home on the device keep their address for when they return, and what stays long does not lie between what does
+not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from statistics import median
+
+from hyperoffload_core.passes.addresses import alignment_bytes
+from hyperoffload_core.passes.insertion import Inserted
+from hyperoffload_core.passes.placement import NoPlacementError, Play, Problem, to_plan
+from hyperoffload_core.passes.plan import Plan
+
+_LONG = 100
+"""A stay over more than this part (one in so many) of the ops lies at the low end."""
+_LARGE = 4
+"""Stays of so many times the size of the median transfer get their addresses before the step is played."""
+
+
+def place_with_addresses(
+    problem: Problem, inserted: Inserted, bounds: tuple[int, ...], limit_bytes: int, spared_bytes: int
+) -> Plan:
+    """A plan whose offsets are within ``limit_bytes``, of which early Prefetches leave ``spared_bytes`` to the ops.
+
+    ``bounds`` are earliest starts of the transfers, as of a `Placement`. Raises `NoPlacementError` where holes run out.
+    """
+    play = _ArenaPlay(problem, inserted, limit_bytes, list(bounds))
+    play.early_limit = limit_bytes - spared_bytes
+    placement = play.run()
+    plan = to_plan(problem, placement)
+    return Plan(
+        order=plan.order,
+        stays=plan.stays,
+        transfers=plan.transfers,
+        links=plan.links,
+        homes=plan.homes,
+        spans_ns=plan.spans_ns,
+        op_spans_ns=plan.op_spans_ns,
+        offsets=tuple(play.offset),
+        workspace_offsets=tuple(sorted(play.workspace_offset.items())),
+    )
+
+
+class _ArenaPlay(Play):
+    def __init__(self, problem: Problem, inserted: Inserted, limit_bytes: int, bounds: list[int]) -> None:
+        super().__init__(problem, inserted, limit_bytes, bounds)
+        self.count = len(problem.order)
+        stays = inserted.stays
+        self.offset = [0] * len(stays)
+        self.workspace_offset: dict[int, int] = {}
+        self.taken: list[tuple[int, int]] = []
+        self.produced: list[list[int]] = [[] for _ in range(self.count + 1)]
+        self.fixed: set[int] = set()
+        homes: dict[int, list[int]] = {}
+        for index, stay in enumerate(stays):
+            persistent = problem.graph.storages[stay.storage].persistent and inserted.homes[stay.storage] == "device"
+            if persistent and (stay.begin == -1 or stay.to_end):
+                homes.setdefault(stay.storage, []).append(index)
+            if stay.fetch is None and stay.begin >= 0:
+                self.produced[stay.begin].append(index)
+        present = [i for i, s in enumerate(stays) if s.begin == -1 and s.fetch is None]
+        floor = 0
+        for index in sorted(present, key=lambda i: (not stays[i].to_end, self._by_alignment(i))):
+            size, alignment = self._size(index), alignment_bytes(self._size(index))
+            self.offset[index] = -(-floor // alignment) * alignment
+            floor = self.offset[index] + size
+            insort(self.taken, (self.offset[index], floor))
+        if floor > limit_bytes:
+            raise NoPlacementError
+        # (low, high, first position, last position) of stays whose address is settled before they begin.
+        self.reserved: list[tuple[int, int, int, int]] = [
+            (self.offset[i], self.offset[i] + self._size(i), -1, self._last(i)) for i in present
+        ]
+        for members in homes.values():
+            for member in members:
+                if stays[member].begin != -1 and stays[members[0]].begin == -1:
+                    self._fix(member, self.offset[members[0]])
+        moved = [problem.storage_bytes[t.storage] for t in inserted.transfers]
+        self.large = _LARGE * median(moved) if moved else limit_bytes
+        large = [i for i, s in enumerate(stays) if s.begin >= 0 and i not in self.fixed and self._is_large(i)]
+        for index in sorted(large, key=lambda i: (-self._size(i), i)):
+            low = self._hole(self._size(index), self._last(index), stays[index].begin, high_end=True)
+            if low is not None:
+                self._fix(index, low)
+        self.reserved = [r for r in self.reserved if r[2] >= 0]
+
+    def _fix(self, index: int, low: int) -> None:
+        self.offset[index] = low
+        self.fixed.add(index)
+        self.reserved.append(self._reservation(index))
+
+    def _reservation(self, index: int) -> tuple[int, int, int, int]:
+        low = self.offset[index]
+        return low, low + self._size(index), self.inserted.stays[index].begin, self._last(index)
+
+    def _is_large(self, index: int) -> bool:
+        return self._size(index) >= self.large
+
+    def _last(self, index: int) -> int:
+        stay = self.inserted.stays[index]
+        return self.count if stay.to_end else max(stay.begin, stay.last)
+
+    def _by_alignment(self, index: int) -> tuple[int, int]:
+        return -alignment_bytes(self._size(index)), -self._size(index)
+
+    def _size(self, index: int) -> int:
+        return self.problem.storage_bytes[self.inserted.stays[index].storage]
+
+    def _op_begins(self, position: int) -> bool:
+        """Addresses for what the op creates and for its workspace; false where there is no hole for one of them."""
+        made: list[int] = []
+        for index in sorted(self.produced[position], key=lambda i: -self._size(i)):
+            if not self._begin(index, position):
+                for other in made:
+                    self._end(other)
+                    if other in self.fixed:
+                        self.reserved.append(self._reservation(other))
+                return False
+            made.append(index)
+        workspace = self.problem.workspace_bytes[position]
+        if workspace:
+            low = self._hole(workspace, position, position, high_end=True)
+            if low is None:
+                for other in made:
+                    self._end(other)
+                    if other in self.fixed:
+                        self.reserved.append(self._reservation(other))
+                return False
+            self.workspace_offset[position] = low
+            insort(self.taken, (low, low + workspace))
+        return True
+
+    def _fetch_begins(self, stay_index: int) -> bool:
+        return self._begin(stay_index, self.position)
+
+    def _op_ends(self, position: int) -> None:
+        workspace = self.problem.workspace_bytes[position]
+        if workspace:
+            low = self.workspace_offset[position]
+            self.taken.remove((low, low + workspace))
+
+    def _release(self, stay_index: int, now: int) -> None:
+        super()._release(stay_index, now)
+        self._end(stay_index)
+
+    def _begin(self, index: int, position: int) -> bool:
+        size = self._size(index)
+        if index in self.fixed:
+            low = self.offset[index]
+            at = bisect_left(self.taken, (low + size, 0))
+            if at and self.taken[at - 1][1] > low:
+                return False
+            self.reserved.remove(self._reservation(index))
+        else:
+            last = self._last(index)
+            found = self._hole(size, last, position, high_end=last - position <= self.count // _LONG)
+            if found is None:
+                return False
+            low = self.offset[index] = found
+        insort(self.taken, (low, low + size))
+        return True
+
+    def _end(self, index: int) -> None:
+        low = self.offset[index]
+        self.taken.remove((low, low + self._size(index)))
+
+    def _hole(self, size: int, last: int, first: int, *, high_end: bool) -> int | None:
+        """The lowest (or highest) aligned hole that nothing takes now and nothing settled needs until ``last``."""
+        ahead = [(low, high) for low, high, begin, end in self.reserved if begin <= last and end >= first]
+        blocked = sorted([*self.taken, *ahead]) if ahead else self.taken
+        alignment = alignment_bytes(size)
+        found: int | None = None
+        top = 0
+        for low, high in [*blocked, (self.limit, self.limit)]:
+            start = -(-top // alignment) * alignment
+            if start + size <= low:
+                if not high_end:
+                    return start
+                found = (low - size) // alignment * alignment
+            top = max(top, high)
+        return found
