@@ -37,7 +37,6 @@ class StoredOptimum:
     graph: str
     limit_bytes: int
     optimum_ns: int
-    moved_bytes: int
 
 
 @dataclass(frozen=True)
@@ -63,9 +62,7 @@ def solve(problem: SmallProblem, seconds: float) -> StoredOptimum | None:
     schedule = compiled(problem, "optimal", time_limit_s=seconds)
     if any(note.startswith("not proved") for note in schedule.notes):
         return None
-    metrics = schedule.metrics
-    moved = metrics.bytes_in + metrics.bytes_out
-    return StoredOptimum(problem.seed, problem.graph.hash[:12], problem.limit_bytes, metrics.step_ns, moved)
+    return StoredOptimum(problem.seed, problem.graph.hash[:12], problem.limit_bytes, schedule.metrics.step_ns)
 
 
 def read_optima(path: Path = STORED) -> list[StoredOptimum]:
