@@ -8,10 +8,11 @@ not.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from collections.abc import Sequence
 from statistics import median
 
 from hyperoffload_core.passes.addresses import alignment_bytes
+from hyperoffload_core.passes.allocator import Allocator
 from hyperoffload_core.passes.insertion import Inserted
 from hyperoffload_core.passes.placement import NoPlacementError, Play, Problem, to_plan
 from hyperoffload_core.passes.plan import Plan
@@ -53,7 +54,7 @@ class _ArenaPlay(Play):
         stays = inserted.stays
         self.offset = [0] * len(stays)
         self.workspace_offset: dict[int, int] = {}
-        self.taken: list[tuple[int, int]] = []
+        self.free = Allocator(limit_bytes)
         self.produced: list[list[int]] = [[] for _ in range(self.count + 1)]
         self.fixed: set[int] = set()
         homes: dict[int, list[int]] = {}
@@ -69,9 +70,8 @@ class _ArenaPlay(Play):
             size, alignment = self._size(index), alignment_bytes(self._size(index))
             self.offset[index] = -(-floor // alignment) * alignment
             floor = self.offset[index] + size
-            insort(self.taken, (self.offset[index], floor))
-        if floor > limit_bytes:
-            raise NoPlacementError
+            if not self.free.take_at(self.offset[index], size):
+                raise NoPlacementError
         # (low, high, first position, last position) of stays whose address is settled before they begin.
         self.reserved: list[tuple[int, int, int, int]] = [
             (self.offset[i], self.offset[i] + self._size(i), -1, self._last(i)) for i in present
@@ -132,7 +132,7 @@ class _ArenaPlay(Play):
                         self.reserved.append(self._reservation(other))
                 return False
             self.workspace_offset[position] = low
-            insort(self.taken, (low, low + workspace))
+            self.free.take_at(low, workspace)
         return True
 
     def _fetch_begins(self, stay_index: int) -> bool:
@@ -141,8 +141,7 @@ class _ArenaPlay(Play):
     def _op_ends(self, position: int) -> None:
         workspace = self.problem.workspace_bytes[position]
         if workspace:
-            low = self.workspace_offset[position]
-            self.taken.remove((low, low + workspace))
+            self.free.give_back(self.workspace_offset[position], workspace)
 
     def _release(self, stay_index: int, now: int) -> None:
         super()._release(stay_index, now)
@@ -151,36 +150,44 @@ class _ArenaPlay(Play):
     def _begin(self, index: int, position: int) -> bool:
         size = self._size(index)
         if index in self.fixed:
-            low = self.offset[index]
-            at = bisect_left(self.taken, (low + size, 0))
-            if at and self.taken[at - 1][1] > low:
+            if not self.free.take_at(self.offset[index], size):
                 return False
             self.reserved.remove(self._reservation(index))
-        else:
-            last = self._last(index)
-            found = self._hole(size, last, position, high_end=last - position <= self.count // _LONG)
-            if found is None:
-                return False
-            low = self.offset[index] = found
-        insort(self.taken, (low, low + size))
-        return True
+            return True
+        last = self._last(index)
+        found = self._hole(size, last, position, high_end=last - position <= self.count // _LONG)
+        if found is None:
+            return False
+        self.offset[index] = found
+        return self.free.take_at(found, size)
 
     def _end(self, index: int) -> None:
-        low = self.offset[index]
-        self.taken.remove((low, low + self._size(index)))
+        self.free.give_back(self.offset[index], self._size(index))
 
     def _hole(self, size: int, last: int, first: int, *, high_end: bool) -> int | None:
         """The lowest (or highest) aligned hole that nothing takes now and nothing settled needs until ``last``."""
         ahead = [(low, high) for low, high, begin, end in self.reserved if begin <= last and end >= first]
-        blocked = sorted([*self.taken, *ahead]) if ahead else self.taken
         alignment = alignment_bytes(size)
-        found: int | None = None
-        top = 0
-        for low, high in [*blocked, (self.limit, self.limit)]:
-            start = -(-top // alignment) * alignment
-            if start + size <= low:
-                if not high_end:
+        for low, high in reversed(self.free.holes) if high_end else self.free.holes:
+            if high - low < size:
+                continue
+            pieces = [(low, high)]
+            if ahead:
+                pieces = _without(low, high, ahead)
+            for bottom, top in reversed(pieces) if high_end else pieces:
+                start = (top - size) // alignment * alignment if high_end else -(-bottom // alignment) * alignment
+                if start >= bottom and start + size <= top:
                     return start
-                found = (low - size) // alignment * alignment
-            top = max(top, high)
-        return found
+        return None
+
+
+def _without(low: int, high: int, others: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What is left of [low, high) without the other intervals, in order."""
+    pieces = []
+    for bottom, top in sorted((b, t) for b, t in others if b < high and t > low):
+        if bottom > low:
+            pieces.append((low, bottom))
+        low = max(low, top)
+    if low < high:
+        pieces.append((low, high))
+    return pieces

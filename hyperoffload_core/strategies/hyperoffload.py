@@ -53,6 +53,8 @@ _MARGINS = (0.0, 0.004, 0.012, 0.03, 0.08)
 """Parts of the limit to leave free at every op, one after the other until the addresses fit."""
 _LATER_SHARE = 0.3
 _NEARLY = 0.01
+_NEAR = 1.25
+"""In a large graph, paging is not tried against a step that is within this factor of the bound."""
 _SPARED = (0.0, 0.03)
 _NEVER = 1 << 62
 _SMALLEST_PART = 1000
@@ -339,7 +341,8 @@ def _paged(
     Given the ``step_ns`` of a plan there already is: none where it cannot be beaten, or where rules say what has to
     leave, which paging does not follow.
     """
-    if step_ns is not None and (step_ns <= bound or "offload" in request.actions):
+    near = len(request.graph.ops) > _SMALL and step_ns is not None and step_ns <= bound * _NEAR
+    if step_ns is not None and (step_ns <= bound or near or "offload" in request.actions):
         return []
     plans = []
     for variant in variants:
@@ -360,7 +363,7 @@ def _paged(
 
 
 def _with_addresses(request: Request, solution: _Solution) -> list[Plan]:
-    """The solution placed again with a real allocator, with no more room to spare than that takes; empty if it fails."""
+    """The solution placed again with a real allocator, sparing no more room than that takes; empty if it fails."""
     placement, limit = solution.placement, request.limit_bytes
     for spared in _SPARED:
         with suppress(NoPlacementError):

@@ -9,13 +9,14 @@ feasible one (`analysis.bounds.smallest_feasible_limit`) is met.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from hyperoffload_core.analysis.lifetimes import uses_in_order
 from hyperoffload_core.ir import Graph, Op, storages_of
 from hyperoffload_core.passes.addresses import alignment_bytes
+from hyperoffload_core.passes.allocator import Allocator
 from hyperoffload_core.passes.placement import NoPlacementError
 from hyperoffload_core.passes.plan import Plan, PlannedTransfer, Stay
 from hyperoffload_core.schedule import Home, TransferKind
@@ -40,44 +41,6 @@ class _Resident:
     since: int
     last: int = -1
     last_write: int = -1
-
-
-class _Allocator:
-    """Free holes of [0, capacity) as sorted (low, high); best fit."""
-
-    def __init__(self, capacity_bytes: int) -> None:
-        self.holes: list[tuple[int, int]] = [(0, capacity_bytes)]
-
-    def take(self, size: int) -> int | None:
-        alignment = alignment_bytes(size)
-        best: tuple[int, int] | None = None
-        for low, high in self.holes:
-            offset = -(-low // alignment) * alignment
-            if offset + size <= high and (best is None or high - low < best[0]):
-                best = (high - low, offset)
-        if best is None or not self.take_at(best[1], size):
-            return None
-        return best[1]
-
-    def take_at(self, offset: int, size: int) -> bool:
-        at = bisect_right(self.holes, offset, key=lambda hole: hole[0]) - 1
-        if at < 0 or self.holes[at][1] < offset + size:
-            return False
-        low, high = self.holes.pop(at)
-        if low < offset:
-            insort(self.holes, (low, offset))
-        if offset + size < high:
-            insort(self.holes, (offset + size, high))
-        return True
-
-    def give_back(self, offset: int, size: int) -> None:
-        low, high = offset, offset + size
-        at = bisect_right(self.holes, low, key=lambda hole: hole[0])
-        if at < len(self.holes) and self.holes[at][0] == high:
-            high = self.holes.pop(at)[1]
-        if at > 0 and self.holes[at - 1][1] == low:
-            low = self.holes.pop(at - 1)[0]
-        insort(self.holes, (low, high))
 
 
 @dataclass(frozen=True)
@@ -129,7 +92,7 @@ class _Paging:
         graph = setup.graph
         self.sizes = [s.bytes for s in graph.storages]
         self.uses = uses_in_order(graph, setup.order)
-        self.allocator = _Allocator(setup.limit_bytes)
+        self.allocator = Allocator(setup.limit_bytes)
         self.resident: dict[int, _Resident] = {}
         self.exists = {s.id for s in graph.storages if graph.exists_at_start(s.id)}
         self.remote_valid = {s for s in self.exists if s not in start}
