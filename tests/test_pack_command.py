@@ -133,13 +133,13 @@ def test_wrong_input_is_one_sentence_and_code_2(
     assert said.startswith("hyperoffload: ")
 
 
-def hard_file(count: int = 300) -> str:
+def hard_file(count: int = 1500) -> str:
     rows = [f"{i},{b.spans[0][0]},{b.spans[0][1]},{b.bytes}" for i, b in enumerate(cut_rectangle(count, 5))]
     return "\n".join(["id,lower,upper,size", *rows]) + "\n"
 
 
 def test_an_interrupt_gives_the_best_so_far(folder: Path) -> None:
-    (folder / "hard.csv").write_text(hard_file(700))
+    (folder / "hard.csv").write_text(hard_file())
     command = [*COMMAND, "pack", "hard.csv", "--output", "packed.csv", "--json"]
     process = subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ)

@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hyperoffload_core.packing.core import core_of, with_core_laid
+from hyperoffload_core.packing.firstfit import first_fit, sequences
 from hyperoffload_core.packing.minimalloc import read_buffers
+from hyperoffload_core.packing.overlaps import Overlaps
 from hyperoffload_core.packing.pack import Packing, pack
 from hyperoffload_core.packing.problem import Block, make_problem
 from hyperoffload_core.packing.search import Search
@@ -57,6 +60,10 @@ def a_block(most_bytes: int, alignments: Sequence[int]) -> st.SearchStrategy[Blo
     return st.builds(Block, st.integers(1, most_bytes), spans, st.sampled_from(alignments))
 
 
+def a_whole_line() -> st.SearchStrategy[Block]:
+    return a_block(9, (64,)).map(lambda b: Block(64 * b.bytes, b.spans, 64))
+
+
 @given(st.lists(a_block(40, (1, 1, 2, 8)), min_size=1, max_size=24), st.integers(1, 400))
 @settings(max_examples=60, deadline=None)
 def test_blocks_alive_at_once_share_no_byte(blocks: list[Block], capacity: int) -> None:
@@ -81,7 +88,7 @@ def test_addresses_are_aligned_by_size_and_never_shared(blocks: list[Block], cap
     assert (offsets, height) == assign_addresses(aligned, capacity)
 
 
-@given(st.lists(a_block(6, (1, 1, 1, 2)), min_size=1, max_size=6))
+@given(st.lists(a_block(6, (1, 1, 1, 2)), min_size=1, max_size=5))
 @settings(max_examples=80, deadline=None)
 def test_small_problems_are_packed_as_low_as_can_be_and_it_is_proved(blocks: list[Block]) -> None:
     packing = pack(blocks)
@@ -153,3 +160,32 @@ def test_minimalloc_problems_fit_their_capacity(name: str) -> None:
     packing = pack(blocks, capacity)
     check(blocks, packing.offsets, packing.height)
     assert packing.height <= capacity
+
+
+def nearly_full(seed: int) -> list[Block]:
+    """A cut rectangle in the middle of a step that is half empty before and behind it."""
+    random = Random(seed)
+    middle = [Block(64 * b.bytes, b.spans, 64) for b in cut_rectangle(60, seed)]
+    around = [
+        Block(64 * random.randint(1, 40), ((at, at + random.randint(20, 300)),), 64)
+        for at in [*range(-8000, -300, 20), *range(4100, 12000, 20)]
+    ]
+    return random.sample(middle + around, len(middle) + len(around))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_alive_while_memory_is_full_is_laid_without_a_hole(seed: int) -> None:
+    blocks = nearly_full(seed)
+    offsets, height = assign_addresses(blocks)
+    check(blocks, offsets, height)
+    assert height == most_alive(blocks) == 64 * 4096
+
+
+@given(st.lists(a_block(300, (64,)) | a_whole_line(), min_size=2, max_size=40), st.floats(0.3, 0.95))
+@settings(max_examples=60, deadline=None)
+def test_a_core_lies_without_overlaps_and_the_rest_around_it(blocks: list[Block], share: float) -> None:
+    problem = make_problem(blocks)
+    laid = with_core_laid(problem, core_of(problem, share), 2 * int(problem.size.sum()) + 64 * len(blocks), 1000)
+    assert laid is not None
+    offsets = first_fit(laid, Overlaps(laid), sequences(laid)[0])
+    check(blocks, offsets.tolist(), int((offsets + problem.size).max()))
