@@ -18,6 +18,10 @@ from hyperoffload_core.exact.search import OutOfTime, Search
 from hyperoffload_core.exact.states import Found
 from hyperoffload_core.passes.plan import Plan
 
+MOST_OPS = 16
+MOST_STORAGES = 24
+"""Larger graphs than this are not searched."""
+
 UNBOUNDED = 1 << 60
 
 

@@ -25,6 +25,8 @@ import numpy as np
 
 from hyperoffload_core.analysis.bounds import smallest_feasible_limit, step_lower_bound_ns
 from hyperoffload_core.analysis.lifetimes import Uses, uses_in_order
+from hyperoffload_core.exact.instance import make_instance
+from hyperoffload_core.exact.optimum import MOST_OPS, MOST_STORAGES, UNBOUNDED, find_optimum
 from hyperoffload_core.passes.addresses import pack_plan
 from hyperoffload_core.passes.arena import place_with_addresses
 from hyperoffload_core.passes.choice import Choosing, Chosen
@@ -148,9 +150,24 @@ def plan(request: Request) -> Plan:
         request.progress(0.9, "paging: the limit leaves no room for a schedule with foresight")
     plans += _paged(request, variants, kept, bound, None if fastest == _NEVER else fastest)
     found = min(plans, key=lambda plan: _step_ns(request, plan), default=None)
-    if found is None or _step_ns(request, found) == _NEVER:
+    step_ns = _NEVER if found is None else _step_ns(request, found)
+    if step_ns > bound and request.options.get("exact", True):
+        found = _optimum(request, step_ns, seconds) or found
+        step_ns = _NEVER if found is None else _step_ns(request, found)
+    if found is None or step_ns == _NEVER:
         raise NoPlacementError
     return found
+
+
+def _optimum(request: Request, step_ns: int, seconds: float) -> Plan | None:
+    """A shorter step by searching all there are, where the graph is small enough; None where none is found in time."""
+    graph = request.graph
+    if len(graph.ops) > MOST_OPS or len(graph.storages) > MOST_STORAGES:
+        return None
+    request.progress(0.95, "searching for the shortest step of a small graph")
+    instance = make_instance(graph, request.durations_ns, request.hardware, request.limit_bytes, request.actions)
+    known_ns = UNBOUNDED if step_ns == _NEVER else step_ns
+    return find_optimum(instance, known_ns, UNBOUNDED, seconds, request.check_cancelled).plan
 
 
 def _variants(request: Request) -> list[_Variant]:
@@ -392,6 +409,7 @@ STRATEGY = Strategy(
     keeps_limit=True,
     options=(
         Option("effort", "normal", "how long to search for a better schedule", choices=tuple(_SECONDS)),
+        Option("exact", True, "whether a graph of a few ops is searched for its proved shortest step"),
         Option("reorder", True, "whether the execution order of ops may be refined"),
     ),
 )

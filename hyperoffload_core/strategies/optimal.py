@@ -12,16 +12,13 @@ from contextlib import suppress
 from dataclasses import replace
 
 from hyperoffload_core.exact.instance import Instance, bits, make_instance
-from hyperoffload_core.exact.optimum import UNBOUNDED, find_optimum
+from hyperoffload_core.exact.optimum import MOST_OPS, MOST_STORAGES, UNBOUNDED, find_optimum
 from hyperoffload_core.passes.addresses import pack_plan
 from hyperoffload_core.passes.placement import NoPlacementError
 from hyperoffload_core.passes.plan import Plan
 from hyperoffload_core.passes.timing import time_plan
 from hyperoffload_core.strategies import hyperoffload, reactive
 from hyperoffload_core.strategies.base import Option, Request, Strategy, StrategyError
-
-MOST_OPS = 16
-MOST_STORAGES = 24
 
 
 def plan(request: Request) -> Plan:
@@ -65,7 +62,7 @@ def _known(request: Request, instance: Instance) -> tuple[Plan, int, int] | None
     for strategy in (hyperoffload.STRATEGY, reactive.STRATEGY):
         options = {o.name: o.default for o in strategy.options}
         if "effort" in options:
-            options["effort"] = "fast"
+            options |= {"effort": "fast", "exact": False}
         with suppress(NoPlacementError):
             packed, height = pack_plan(
                 request.graph, strategy.plan(replace(request, options=options)), request.limit_bytes
