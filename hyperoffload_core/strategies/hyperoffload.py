@@ -27,6 +27,7 @@ from hyperoffload_core.analysis.bounds import smallest_feasible_limit, step_lowe
 from hyperoffload_core.analysis.lifetimes import Uses, uses_in_order
 from hyperoffload_core.exact.instance import make_instance
 from hyperoffload_core.exact.optimum import MOST_OPS, MOST_STORAGES, UNBOUNDED, find_optimum
+from hyperoffload_core.exact.pack import packed_within
 from hyperoffload_core.passes.addresses import pack_plan
 from hyperoffload_core.passes.arena import place_with_addresses
 from hyperoffload_core.passes.choice import Choosing, Chosen
@@ -49,18 +50,26 @@ from hyperoffload_core.passes.timing import time_plan
 from hyperoffload_core.simulator import DeadlockError
 from hyperoffload_core.strategies.base import Option, Request, Strategy
 from hyperoffload_core.strategies.paging import PagingSetup, farthest_next_use, least_recently_used, paged_plan
+from hyperoffload_core.strategies.recomputing import with_recomputation
 
 _SECONDS = {"fast": 0.3, "normal": 0.8, "best": 20.0}
 _MARGINS = (0.0, 0.004, 0.012, 0.03, 0.08)
 """Parts of the limit to leave free at every op, one after the other until the addresses fit."""
 _LATER_SHARE = 0.3
-_NEARLY = 0.01
+_EXACT_SHARE = 3.0
+_SECONDS_AHEAD = 0.05
+"""Time for a first solution of a graph that is small enough for an exact search."""
+_NEARLY, _NEARLY_SMALL = 0.01, 0.05
+"""Addresses are assigned again, with more room, if they stuck out by no more than this part (small graphs: the other).
+"""
+_WORTH_ANOTHER = 0.01
 _NEAR = 1.25
 """In a large graph, paging is not tried against a step that is within this factor of the bound."""
 _SPARED = (0.0, 0.03)
 _NEVER = 1 << 62
 _SMALLEST_PART = 1000
 _SMALL = 1000
+_IDLE_ROUNDS = 40
 _ROUNDS = 12
 """Rounds of the search for better gaps between two placements."""
 
@@ -122,9 +131,11 @@ def plan(request: Request) -> Plan:
     floor = smallest_feasible_limit(request.graph, kept).bytes
     bound = step_lower_bound_ns(request.graph, request.durations_ns, request.hardware, limit)
     seconds = _SECONDS[str(request.options.get("effort", "normal"))]
+    exact = bool(request.options.get("exact", True)) and _searchable(request)
+    search_seconds = min(seconds, _SECONDS_AHEAD) if exact else seconds
     best: _Solution | None = None
     plans: list[Plan] = []
-    sticks_out = 0.0
+    sticks_out, fastest = 0.0, _NEVER
     for attempt, margin in enumerate(_MARGINS):
         target = int(limit * (1 - margin))
         if target < floor:
@@ -132,18 +143,22 @@ def plan(request: Request) -> Plan:
         request.check_cancelled()
         request.progress(attempt / len(_MARGINS), "choosing what leaves the device")
         share = 1.0 if attempt == 0 else _LATER_SHARE
-        best = _Search(request, limit, target, bound, time.monotonic() + share * seconds).run(variants, best)
-        if best is None:
+        best = _Search(request, limit, target, bound, time.monotonic() + share * search_seconds).run(variants, best)
+        if best is None or best.placement.step_ns >= fastest:
             break
         request.progress((attempt + 0.7) / len(_MARGINS), "assigning addresses")
-        if not sticks_out or sticks_out <= _NEARLY:
+        if sticks_out <= (_NEARLY if len(request.graph.ops) > _SMALL else _NEARLY_SMALL):
             packed, height = pack_plan(request.graph, to_plan(best.variant.problem, best.placement), limit)
             if height <= limit:
                 plans.append(packed)
                 break
             sticks_out = height / limit - 1
+            if exact and (within := packed_within(request.graph, packed, limit)) is not None:
+                plans.append(within)
+                break
         plans += _with_addresses(request, best)
-        if plans:
+        fastest = min((_step_ns(request, plan) for plan in plans), default=_NEVER)
+        if fastest <= best.placement.step_ns * (1 + _WORTH_ANOTHER):
             break
     fastest = min((_step_ns(request, plan) for plan in plans), default=_NEVER)
     if not plans:
@@ -151,23 +166,25 @@ def plan(request: Request) -> Plan:
     plans += _paged(request, variants, kept, bound, None if fastest == _NEVER else fastest)
     found = min(plans, key=lambda plan: _step_ns(request, plan), default=None)
     step_ns = _NEVER if found is None else _step_ns(request, found)
-    if step_ns > bound and request.options.get("exact", True):
+    if step_ns > bound and exact:
         found = _optimum(request, step_ns, seconds) or found
         step_ns = _NEVER if found is None else _step_ns(request, found)
     if found is None or step_ns == _NEVER:
         raise NoPlacementError
-    return found
+    return with_recomputation(request, found, plan) if request.options.get("recompute", False) else found
+
+
+def _searchable(request: Request) -> bool:
+    return len(request.graph.ops) <= MOST_OPS and len(request.graph.storages) <= MOST_STORAGES
 
 
 def _optimum(request: Request, step_ns: int, seconds: float) -> Plan | None:
-    """A shorter step by searching all there are, where the graph is small enough; None where none is found in time."""
+    """A shorter step by searching all there are; None where none is found in time."""
     graph = request.graph
-    if len(graph.ops) > MOST_OPS or len(graph.storages) > MOST_STORAGES:
-        return None
     request.progress(0.95, "searching for the shortest step of a small graph")
     instance = make_instance(graph, request.durations_ns, request.hardware, request.limit_bytes, request.actions)
     known_ns = UNBOUNDED if step_ns == _NEVER else step_ns
-    return find_optimum(instance, known_ns, UNBOUNDED, seconds, request.check_cancelled).plan
+    return find_optimum(instance, known_ns, UNBOUNDED, seconds * _EXACT_SHARE, request.check_cancelled).plan
 
 
 def _variants(request: Request) -> list[_Variant]:
@@ -211,11 +228,13 @@ class _Search:
             for variant in variants:
                 if self.best is not None and not self._over() and (variant is self.best.variant or self._small()):
                     self._follow(variant, recipe)
+        idle = 0
         while self.best is not None and not self._over():
             cost = self.best.cost
             self._without_suspects(self.best)
             self._search_near(self.best)
-            if self.best.cost == cost and self._stuck():
+            idle = idle + 1 if self.best.cost == cost else 0
+            if idle > _IDLE_ROUNDS:
                 break
         return self.best
 
@@ -226,10 +245,6 @@ class _Search:
 
     def _small(self) -> bool:
         return len(self.request.graph.ops) <= _SMALL
-
-    def _stuck(self) -> bool:
-        self.idle = getattr(self, "idle", 0) + 1
-        return self.idle > 40
 
     def _choosing(self, variant: _Variant, recipe: _Recipe, margin_bytes: int = 0) -> Choosing:
         key = (id(variant), recipe.exact)
@@ -411,5 +426,6 @@ STRATEGY = Strategy(
         Option("effort", "normal", "how long to search for a better schedule", choices=tuple(_SECONDS)),
         Option("exact", True, "whether a graph of a few ops is searched for its proved shortest step"),
         Option("reorder", True, "whether the execution order of ops may be refined"),
+        Option("recompute", False, "whether ops may run again where that is cheaper than a transfer"),
     ),
 )
