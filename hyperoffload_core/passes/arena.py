@@ -19,7 +19,7 @@ from hyperoffload_core.passes.plan import Plan
 
 _LONG = 100
 """A stay over more than this part (one in so many) of the ops lies at the low end."""
-_LARGE = 4
+_LARGE = 8
 """Stays of so many times the size of the median transfer get their addresses before the step is played."""
 
 
@@ -30,8 +30,7 @@ def place_with_addresses(
 
     ``bounds`` are earliest starts of the transfers, as of a `Placement`. Raises `NoPlacementError` where holes run out.
     """
-    play = _ArenaPlay(problem, inserted, limit_bytes, list(bounds))
-    play.early_limit = limit_bytes - spared_bytes
+    play = _ArenaPlay(problem, inserted, limit_bytes, list(bounds), spared_bytes)
     placement = play.run()
     plan = to_plan(problem, placement)
     return Plan(
@@ -48,8 +47,10 @@ def place_with_addresses(
 
 
 class _ArenaPlay(Play):
-    def __init__(self, problem: Problem, inserted: Inserted, limit_bytes: int, bounds: list[int]) -> None:
-        super().__init__(problem, inserted, limit_bytes, bounds)
+    def __init__(
+        self, problem: Problem, inserted: Inserted, limit_bytes: int, bounds: list[int], spared_bytes: int
+    ) -> None:
+        super().__init__(problem, inserted, limit_bytes, bounds, spared_bytes)
         self.count = len(problem.order)
         stays = inserted.stays
         self.offset = [0] * len(stays)

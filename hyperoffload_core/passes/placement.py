@@ -91,15 +91,19 @@ def occupancy(problem: Problem, stays: Sequence[Stay]) -> NDArray[np.int64]:
     return result
 
 
-def place(problem: Problem, inserted: Inserted, limit_bytes: int, rounds: int = 3) -> Placement:
-    """The shortest step found in ``rounds`` forward and backward passes. Raises `NoPlacementError`."""
-    best = Play(problem, inserted, limit_bytes, [t.after for t in inserted.transfers]).run()
+def place(problem: Problem, inserted: Inserted, limit_bytes: int, spared_bytes: int = 0, rounds: int = 3) -> Placement:
+    """The shortest step found in ``rounds`` forward and backward passes. Raises `NoPlacementError`.
+
+    Prefetches that come early leave ``spared_bytes`` of the limit to the ops.
+    """
+    early = [t.after for t in inserted.transfers]
+    best = Play(problem, inserted, limit_bytes, early, spared_bytes).run()
     for _ in range(rounds - 1):
         bounds = latest_bounds(problem, best)
         if tuple(bounds) == best.bounds:
             break
         try:
-            placement = Play(problem, inserted, limit_bytes, bounds).run()
+            placement = Play(problem, inserted, limit_bytes, bounds, spared_bytes).run()
         except NoPlacementError:
             break
         if placement.step_ns > best.step_ns:
@@ -149,9 +153,11 @@ class Play:
     A subclass may refuse an op or a Prefetch its start, and hears when bytes are given back.
     """
 
-    def __init__(self, problem: Problem, inserted: Inserted, limit_bytes: int, bounds: list[int]) -> None:
+    def __init__(
+        self, problem: Problem, inserted: Inserted, limit_bytes: int, bounds: list[int], spared_bytes: int = 0
+    ) -> None:
         self.problem, self.inserted, self.limit, self.bounds = problem, inserted, limit_bytes, bounds
-        self.early_limit = limit_bytes
+        self.early_limit = limit_bytes - spared_bytes
         count, sizes, stays = len(problem.order), problem.storage_bytes, inserted.stays
         self.planned = occupancy(problem, stays)
         if int(self.planned.max(initial=0)) > limit_bytes:

@@ -53,19 +53,18 @@ from hyperoffload_core.strategies.paging import PagingSetup, farthest_next_use, 
 from hyperoffload_core.strategies.recomputing import with_recomputation
 
 _SECONDS = {"fast": 0.3, "normal": 0.8, "best": 20.0}
-_MARGINS = (0.0, 0.004, 0.012, 0.03, 0.08)
-"""Parts of the limit to leave free at every op, one after the other until the addresses fit."""
+_MARGINS = (0.0, 0.004, 0.012, 0.025, 0.045, 0.08, 0.14)
+"""Parts of the limit to leave free, one after the other until the addresses fit."""
 _LATER_SHARE = 0.3
 _EXACT_SHARE = 3.0
 _SECONDS_AHEAD = 0.05
 """Time for a first solution of a graph that is small enough for an exact search."""
-_NEARLY, _NEARLY_SMALL = 0.01, 0.05
-"""Addresses are assigned again, with more room, if they stuck out by no more than this part (small graphs: the other).
-"""
+_NEARLY = 0.01
+"""In a large graph addresses are assigned in every attempt only if they stuck out by no more than this part."""
 _WORTH_ANOTHER = 0.01
 _NEAR = 1.25
 """In a large graph, paging is not tried against a step that is within this factor of the bound."""
-_SPARED = (0.0, 0.03)
+_SPARED = 0.05
 _NEVER = 1 << 62
 _SMALLEST_PART = 1000
 _SMALL = 1000
@@ -143,11 +142,12 @@ def plan(request: Request) -> Plan:
         request.check_cancelled()
         request.progress(attempt / len(_MARGINS), "choosing what leaves the device")
         share = 1.0 if attempt == 0 else _LATER_SHARE
-        best = _Search(request, limit, target, bound, time.monotonic() + share * search_seconds).run(variants, best)
+        deadline = time.monotonic() + share * search_seconds
+        best = _Search(request, target, bound, deadline).run(variants, best)
         if best is None or best.placement.step_ns >= fastest:
             break
         request.progress((attempt + 0.7) / len(_MARGINS), "assigning addresses")
-        if sticks_out <= (_NEARLY if len(request.graph.ops) > _SMALL else _NEARLY_SMALL):
+        if attempt % 2 == 0 or sticks_out <= _NEARLY or len(request.graph.ops) <= _SMALL:
             packed, height = pack_plan(request.graph, to_plan(best.variant.problem, best.placement), limit)
             if height <= limit:
                 plans.append(packed)
@@ -156,7 +156,7 @@ def plan(request: Request) -> Plan:
             if exact and (within := packed_within(request.graph, packed, limit)) is not None:
                 plans.append(within)
                 break
-        plans += _with_addresses(request, best)
+        plans += _with_addresses(request, best, target)
         fastest = min((_step_ns(request, plan) for plan in plans), default=_NEVER)
         if fastest <= best.placement.step_ns * (1 + _WORTH_ANOTHER):
             break
@@ -201,13 +201,10 @@ def _variants(request: Request) -> list[_Variant]:
 
 
 class _Search:
-    """The best solution so far, and the ways to a better one, cheapest first.
+    """The best solution so far within ``target`` bytes, and the ways to a better one, cheapest first."""
 
-    Placed under ``limit`` bytes, with gaps chosen so that at every op what stays is within ``target`` bytes.
-    """
-
-    def __init__(self, request: Request, limit_bytes: int, target_bytes: int, bound_ns: int, deadline: float) -> None:
-        self.request, self.limit, self.target = request, limit_bytes, target_bytes
+    def __init__(self, request: Request, target_bytes: int, bound_ns: int, deadline: float) -> None:
+        self.request, self.target = request, target_bytes
         self.bound, self.deadline = bound_ns, deadline
         self.best: _Solution | None = None
         self.tried: set[tuple[int, frozenset[Choice]]] = set()
@@ -217,14 +214,16 @@ class _Search:
     def run(self, variants: Sequence[_Variant], before: _Solution | None) -> _Solution | None:
         """``before`` is the solution found with more memory, from which it starts."""
         if before is not None:
-            choosing = self._choosing(before.variant, _RECIPES[2])
+            choosing = self._choosing(before.variant, _Recipe(exact=False, link_weight=0.03))
             self._try(before.variant, choosing.start_from(before.choices))
-        for recipe in _RECIPES:
+            if self.best is not None:
+                self._search_near(self.best)
+        for recipe in _RECIPES if self.best is None else ():
             for variant in variants:
                 if self._over() and self.best is not None:
                     return self.best
                 self._follow(variant, recipe)
-        for recipe in _IN_PARTS:
+        for recipe in _IN_PARTS if before is None else ():
             for variant in variants:
                 if self.best is not None and not self._over() and (variant is self.best.variant or self._small()):
                     self._follow(variant, recipe)
@@ -290,7 +289,7 @@ class _Search:
         uses = variant.uses
         inserted = insert_cache_operators(self.request.graph, uses, *gap_sets(chosen.choices, uses))
         try:
-            placement = place(variant.problem, inserted, self.limit)
+            placement = place(variant.problem, inserted, self.target)
         except NoPlacementError:
             return False
         solution = _Solution(variant, chosen.choices, placement)
@@ -394,14 +393,14 @@ def _paged(
     return plans
 
 
-def _with_addresses(request: Request, solution: _Solution) -> list[Plan]:
+def _with_addresses(request: Request, solution: _Solution, target_bytes: int) -> list[Plan]:
     """The solution placed again with a real allocator, sparing no more room than that takes; empty if it fails."""
-    placement, limit = solution.placement, request.limit_bytes
-    for spared in _SPARED:
+    placement = solution.placement
+    for spared in (request.limit_bytes - target_bytes, int(request.limit_bytes * _SPARED)):
         with suppress(NoPlacementError):
             return [
                 place_with_addresses(
-                    solution.variant.problem, placement.inserted, placement.bounds, limit, int(limit * spared)
+                    solution.variant.problem, placement.inserted, placement.bounds, request.limit_bytes, spared
                 )
             ]
     return []
