@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.optimum import read_optima
 from hyperoffload_core.analysis.bounds import smallest_feasible_limit, step_lower_bound_ns
 from hyperoffload_core.analysis.liveness import live_peak_bytes
 from hyperoffload_core.compile import InfeasibleError, compile_schedule
@@ -24,6 +25,7 @@ from hyperoffload_core.simulator import simulate_random
 from hyperoffload_core.strategies import STRATEGIES, StrategyError
 from hyperoffload_core.verifier import ScheduleViolation
 from tests.graphs import TINY, TINY_HALF, GraphBuilder, adjacent_layers, chain, graphs, random_graph, training
+from tests.small_problems import small_problem
 
 
 def durations(graph: Graph, seed: int = 0) -> Durations:
@@ -213,3 +215,12 @@ def test_unknown_strategies_and_options_are_named() -> None:
     with pytest.raises(StrategyError, match="choose one of fast, normal, best"):
         compile_schedule(graph, durations(graph), TINY, Policy(options={"effort": "quick"}))
     assert set(STRATEGIES) >= {"none", "reactive", "hyperoffload"}
+
+
+def test_the_lower_bound_is_below_every_proved_optimum() -> None:
+    rows = read_optima()
+    assert len(rows) == 500
+    for row in rows:
+        problem = small_problem(row.seed)
+        bound = step_lower_bound_ns(problem.graph, problem.durations_ns, problem.hardware, row.limit_bytes)
+        assert bound <= row.optimum_ns, row.seed
