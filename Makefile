@@ -26,7 +26,20 @@ $(VENV)/installed: pyproject.toml $(VENV)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
-$(VENV)/installed-test: $(VENV)/installed-test browser
+$(VENV)/installed-test: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+demo: install
+	$(BIN)/hyperoffload demo $(ARGS)
+
+serve: install
+	$(BIN)/hyperoffload serve $(ARGS)
+
+bench: install
+	$(BIN)/python -m bench
+
+test: $(VENV)/installed-test browser
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 lint: $(VENV)/installed-test
