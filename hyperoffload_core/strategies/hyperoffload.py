@@ -25,6 +25,7 @@ import numpy as np
 
 from hyperoffload_core.analysis.bounds import smallest_feasible_limit, step_lower_bound_ns
 from hyperoffload_core.analysis.lifetimes import Uses, uses_in_order
+from hyperoffload_core.analysis.liveness import live_bytes
 from hyperoffload_core.exact.instance import make_instance
 from hyperoffload_core.exact.optimum import MOST_OPS, MOST_STORAGES, UNBOUNDED, find_optimum
 from hyperoffload_core.exact.pack import packed_within
@@ -67,6 +68,8 @@ _NEAR = 1.25
 _SPARED = 0.05
 _NEVER = 1 << 62
 _SMALLEST_PART = 1000
+_ANOTHER_ORDER = 1e-3
+"""Another order of the ops is planned as well if it saves this part of the live bytes, at the peak or on average."""
 _SMALL = 1000
 _IDLE_ROUNDS = 40
 _ROUNDS = 12
@@ -80,7 +83,7 @@ class _Recipe:
     exact: bool
     link_weight: float
     part_of_largest: int | None = None
-    margin: bool = False
+    room: float | None = None
     in_parts: bool = False
 
 
@@ -88,12 +91,15 @@ _RECIPES = (
     _Recipe(exact=True, link_weight=0.03),
     _Recipe(exact=False, link_weight=1e6),
     _Recipe(exact=True, link_weight=0.03, part_of_largest=8),
-    _Recipe(exact=False, link_weight=0.03, part_of_largest=8, margin=True),
-    _Recipe(exact=False, link_weight=1e6, part_of_largest=2, margin=True),
+    _Recipe(exact=False, link_weight=0.03, part_of_largest=8, room=1.0),
+    _Recipe(exact=False, link_weight=1e6, part_of_largest=2, room=1.0),
     _Recipe(exact=False, link_weight=0.03, part_of_largest=8),
     _Recipe(exact=False, link_weight=0.03),
     _Recipe(exact=True, link_weight=1e6),
     _Recipe(exact=False, link_weight=1e6, part_of_largest=2),
+    _Recipe(exact=False, link_weight=1e6, part_of_largest=2, room=0.5),
+    _Recipe(exact=False, link_weight=0.03, part_of_largest=2, room=0.25),
+    _Recipe(exact=False, link_weight=0.03, part_of_largest=8, room=0.5),
 )
 _IN_PARTS = (
     _Recipe(exact=True, link_weight=0.03, in_parts=True),
@@ -192,7 +198,9 @@ def _variants(request: Request) -> list[_Variant]:
     orders = [captured_order(graph)]
     if request.options.get("reorder", True):
         early = releasing_early_order(graph)
-        if early != orders[0]:
+        before, after = live_bytes(graph, orders[0]), live_bytes(graph, early)
+        less = 1 - _ANOTHER_ORDER
+        if after.max() < less * before.max() or after.mean() < less * before.mean() or len(graph.ops) <= MOST_OPS:
             orders.insert(0, early)
     return [
         _Variant(make_problem(graph, order, request.durations_ns, request.hardware), uses_in_order(graph, order))
@@ -271,10 +279,10 @@ class _Search:
             chosen = None if parts is None else choosing.round_off(parts)
         else:
             chosen = choosing.greedy(recipe.link_weight)
-        if chosen is not None and recipe.margin and chosen.choices:
-            # Room for one more transfer in flight, so that the link need not wait for memory.
+        if chosen is not None and recipe.room is not None and chosen.choices:
+            # Room for (part of) one more transfer in flight, so that the link need not wait for memory.
             sizes = variant.problem.storage_bytes
-            margin = max(sizes[storage] for storage, _ in chosen.choices)
+            margin = int(recipe.room * max(sizes[storage] for storage, _ in chosen.choices))
             chosen = self._choosing(variant, recipe, margin_bytes=margin).greedy(recipe.link_weight)
         self._try(variant, chosen)
 
