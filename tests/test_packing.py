@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperoffload_core.packing.core import core_of, with_core_laid
-from hyperoffload_core.packing.firstfit import first_fit, sequences
+from hyperoffload_core.packing.firstfit import first_fit, first_fit_of_many, sequences
 from hyperoffload_core.packing.minimalloc import read_buffers
 from hyperoffload_core.packing.overlaps import Overlaps
 from hyperoffload_core.packing.pack import Packing, pack
@@ -179,6 +179,15 @@ def test_what_is_alive_while_memory_is_full_is_laid_without_a_hole(seed: int) ->
     offsets, height = assign_addresses(blocks)
     check(blocks, offsets, height)
     assert height == most_alive(blocks) == 64 * 4096
+
+
+@given(st.lists(a_block(40, (1, 2, 4, 8)), min_size=1, max_size=40))
+@settings(max_examples=60, deadline=None)
+def test_blocks_lie_at_the_same_addresses_however_many_they_are(blocks: list[Block]) -> None:
+    problem = make_problem(blocks)
+    for sequence in sequences(problem):
+        found = first_fit_of_many(problem, sequence)
+        assert found.tolist() == first_fit(problem, Overlaps(problem), sequence).tolist()
 
 
 @given(st.lists(a_block(300, (64,)) | a_whole_line(), min_size=2, max_size=40), st.floats(0.3, 0.95))

@@ -8,6 +8,10 @@ import numpy as np
 
 from hyperoffload_core.packing.overlaps import Overlaps
 from hyperoffload_core.packing.problem import Ints, Problem
+from hyperoffload_core.packing.taken import Taken
+
+_MANY = 9_000
+"""Of so many blocks it takes longer to look at all that exist at once than to keep a tree of taken addresses."""
 
 
 def sequences(problem: Problem) -> list[Ints]:
@@ -37,6 +41,8 @@ def sequences(problem: Problem) -> list[Ints]:
 
 def first_fit(problem: Problem, overlaps: Overlaps, sequence: Ints) -> Ints:
     """Offsets of all blocks. Blocks at given offsets lie there, whatever else does."""
+    if problem.blocks > _MANY:
+        return first_fit_of_many(problem, sequence)
     offsets = problem.fixed.copy()
     sizes, alignments = problem.size.tolist(), problem.alignment.tolist()
     for block in sequence[problem.fixed[sequence] < 0].tolist():
@@ -46,6 +52,21 @@ def first_fit(problem: Problem, overlaps: Overlaps, sequence: Ints) -> Ints:
         low = low[placed]
         offsets[block] = _lowest_gap(low, low + problem.size[near[placed]], sizes[block], alignments[block])
     return offsets
+
+
+def first_fit_of_many(problem: Problem, sequence: Ints) -> Ints:
+    """The same offsets, in time that grows little faster than the number of blocks."""
+    spans: list[list[tuple[int, int]]] = [[] for _ in range(problem.blocks)]
+    for owner, start, end in zip(problem.owner.tolist(), problem.start.tolist(), problem.end.tolist(), strict=True):
+        spans[owner].append((start, end))
+    offsets, sizes, alignments = problem.fixed.tolist(), problem.size.tolist(), problem.alignment.tolist()
+    taken = Taken(problem.slices)
+    given = problem.fixed[sequence] >= 0
+    for block in np.concatenate((sequence[given], sequence[~given])).tolist():
+        if offsets[block] < 0:
+            offsets[block] = taken.lowest(spans[block], sizes[block], alignments[block])
+        taken.put(spans[block], offsets[block], offsets[block] + sizes[block])
+    return np.array(offsets, np.int64)
 
 
 def promoted(problem: Problem, sequence: Ints, offsets: Ints, goal_bytes: int) -> Ints:
