@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
-from scipy.sparse import coo_matrix
 
+from hyperoffload_core.analysis.linear import LinearProgram
 from hyperoffload_core.analysis.liveness import live_bytes
 from hyperoffload_core.hardware import Hardware, transfer_ns
 from hyperoffload_core.ir import Graph, storages_of
@@ -212,31 +211,6 @@ def either_or(graph: Graph, cuts: Cuts, cut: int) -> list[tuple[int, ...]]:
     return chains
 
 
-class _Program:
-    """Rows and columns of the linear program, sparse; all rows say "at most"."""
-
-    def __init__(self) -> None:
-        self.lower: list[float] = []
-        self.upper: list[float] = []
-        self.rows: list[int] = []
-        self.columns: list[int] = []
-        self.values: list[float] = []
-        self.limits: list[float] = []
-
-    def column(self, lower: float = 0.0, upper: float = 1.0) -> int:
-        self.lower.append(lower)
-        self.upper.append(upper)
-        return len(self.lower) - 1
-
-    def at_most(self, terms: Sequence[tuple[int, float]], limit: float) -> None:
-        row = len(self.limits)
-        self.limits.append(limit)
-        for column, value in terms:
-            self.rows.append(row)
-            self.columns.append(column)
-            self.values.append(value)
-
-
 _Signature = tuple[
     int, bool, bool, bool, tuple[tuple[int, int, tuple[tuple[int, int], ...], bool], ...], tuple[int, ...]
 ]
@@ -270,12 +244,12 @@ def relax(
     cuts: Cuts,
     merged: Sequence[tuple[int, ...]] = (),
 ) -> Relaxation:
-    """Solve the relaxation for the given cuts, with the `either_or` chains of one of them merged. A bound of 0 says that
-    the solver gave no answer."""
+    """Solve the relaxation for the given cuts, with the `either_or` chains of one of them merged. A bound of 0 says
+    that the solver gave no answer."""
     count = len(cuts.ops)
     durations = np.asarray(durations_ns, np.float64)
     scale = max(1.0, float(durations.sum()))
-    program = _Program()
+    program = LinearProgram()
     intervals = [program.column(0.0, np.inf) for _ in range(count + 1)]
     for first in range(count + 1):
         inside = cuts.earliest >= first
@@ -309,24 +283,19 @@ def relax(
     for place, terms in enumerate(memory):
         if terms:
             program.at_most([(c, v / unit) for c, v in terms], float(free[place]) / unit)
-    cost = np.zeros(len(program.lower))
+    cost = np.zeros(program.columns)
     cost[intervals] = 1.0
-    matrix = coo_matrix(
-        (program.values, (program.rows, program.columns)), shape=(len(program.limits), len(cost))
-    ).tocsr()
-    answer = linprog(
-        cost, A_ub=matrix, b_ub=program.limits, bounds=np.column_stack([program.lower, program.upper]), method="highs"
-    )
-    if answer.status != 0:
+    answer = program.minimise(cost)
+    if answer is None:
         return Relaxation(0, cuts, np.zeros(count + 1), ())
-    values = answer.x
+    least, values = answer
     kinds = []
     for (home, resident), storages in zip(columns, groups.values(), strict=True):
         away = np.zeros(count)
         for cut, column in resident:
             away[cut] += 1 - values[column]
         kinds.append(Kind(tuple(storages), float(values[home]) if home >= 0 else 0.0, away))
-    bound = int(answer.fun * scale * (1 - _TOLERANCE))
+    bound = int(least * scale * (1 - _TOLERANCE))
     return Relaxation(bound, cuts, values[intervals] * scale, tuple(kinds))
 
 
@@ -364,7 +333,7 @@ def _alike(
 
 
 def _add(
-    program: _Program,
+    program: LinearProgram,
     signature: _Signature,
     size: float,
     count: int,

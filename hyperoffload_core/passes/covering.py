@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
-from scipy.sparse import csr_matrix, vstack
 
 from hyperoffload_core.analysis.lifetimes import Uses
+from hyperoffload_core.analysis.linear import LinearProgram
 from hyperoffload_core.passes.placement import Problem
 from hyperoffload_core.passes.selection import Candidates, resident_slots
 
@@ -111,16 +110,18 @@ def _solve(
     total = float(durations.sum())
     scale = max(1.0, total)
     work = np.concatenate(([0.0, 0.0], np.cumsum(durations)))[chosen]
-    blocks, limits = [], []
+    program = LinearProgram()
+    for _ in range(m):
+        program.column()
+    for _ in range(k + 1):
+        program.column(upper=np.inf)
 
     def add(parts: Floats | None, times: dict[int, float], limit: float) -> None:
-        row = np.zeros(m + k + 1)
+        terms = [(m + slot, value) for slot, value in times.items()]
         if parts is not None:
-            row[: len(parts)] = parts
-        for slot, value in times.items():
-            row[m + slot] += value
-        blocks.append(csr_matrix(row))
-        limits.append(limit)
+            used = np.flatnonzero(parts)
+            terms += zip(used.tolist(), parts[used].tolist(), strict=True)
+        program.at_most(terms, limit)
 
     unit = float(over.max())
     size = c.bytes[rows].astype(np.float64)
@@ -144,19 +145,13 @@ def _solve(
             for link in [into + out] if problem.hardware.duplex == "half" else [into, out]:
                 if link.any():
                     add(link, times, 0.0)
-    linking, most = _linking(uses, c, rows, stored_of, m, k)
-    blocks.append(linking)
-    limits += most
+    _link(program, uses, c, rows, stored_of)
     # A home in the pool does what leaving the gaps at both ends of the step does, with one transfer less to place.
     ends = ~c.wrap[rows] & ((c.index[rows] == -1) | (c.high[rows] > len(problem.order)))
     cost = np.concatenate([prefetches.time_ns * (1 + ends), stores.time_ns, np.zeros(k + 1)]) * (_TIE / scale)
     cost[-1] = 1.0
-    bounds = np.column_stack([np.zeros(m + k + 1), np.concatenate([np.ones(m), np.full(k + 1, np.inf)])])
-    answer = linprog(cost, A_ub=vstack(blocks).tocsr(), b_ub=limits, bounds=bounds, method="highs")
-    if answer.status != 0:
-        return None
-    parts: Floats = answer.x[:n]
-    return parts
+    answer = program.minimise(cost)
+    return None if answer is None else answer[1][:n]
 
 
 def _prefetches(c: Candidates, rows: Integers, chosen: Integers, binding: Flags) -> _Moves:
@@ -195,25 +190,16 @@ def _stores(c: Candidates, rows: Integers, chosen: Integers, binding: Flags) -> 
     return stored_of, first_row, _Moves(c.out_ns[rows][first_row], release, np.array(deadline, np.int64))
 
 
-def _linking(
-    uses: Sequence[Uses], c: Candidates, rows: Integers, stored_of: Integers, m: int, k: int
-) -> tuple[csr_matrix, list[float]]:
-    """Rows, and what they are at most, that say: a gap is left only as far as its value is stored, or is in the pool
-    from the start of the step; and a home in the pool leaves the gaps at both ends of the step by itself."""
+def _link(program: LinearProgram, uses: Sequence[Uses], c: Candidates, rows: Integers, stored_of: Integers) -> None:
+    """A gap is left only as far as its value is stored, or is in the pool from the start of the step; and a home in the
+    pool leaves the gaps at both ends of the step by itself."""
     n = len(rows)
     wrap_of = {s: place for place, (s, w) in enumerate(zip(c.storage[rows], c.wrap[rows], strict=True)) if w}
-    entries: list[tuple[int, int, float]] = []
-    most: list[float] = []
     for place, store in enumerate(stored_of.tolist()):
         storage, index = int(c.storage[rows[place]]), int(c.index[rows[place]])
         pooled = wrap_of.get(storage, place)
         if store >= 0:
-            entries += [(len(most), place, 1.0), (len(most), n + store, -1.0)]
-            if pooled != place and c.last_write[rows[place]] < 0:
-                entries.append((len(most), pooled, -1.0))
-            most.append(0.0)
+            from_start = pooled != place and c.last_write[rows[place]] < 0
+            program.at_most([(place, 1.0), (n + store, -1.0), *([(pooled, -1.0)] if from_start else [])], 0.0)
         if pooled != place and index in (-1, len(uses[storage].positions) - 1):
-            entries += [(len(most), place, 1.0), (len(most), pooled, 1.0)]
-            most.append(1.0)
-    at, column, value = ([e[i] for e in entries] for i in range(3))
-    return csr_matrix((value, (at, column)), shape=(len(most), m + k + 1)), most
+            program.at_most([(place, 1.0), (pooled, 1.0)], 1.0)

@@ -1,0 +1,49 @@
+"""Linear programs, solved by HiGHS (scipy's own)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class LinearProgram:
+    """Columns with bounds and rows that say "at most", collected one after the other; sparse."""
+
+    def __init__(self) -> None:
+        self._lower: list[float] = []
+        self._upper: list[float] = []
+        self._rows: list[int] = []
+        self._columns: list[int] = []
+        self._values: list[float] = []
+        self._limits: list[float] = []
+
+    def column(self, lower: float = 0.0, upper: float = 1.0) -> int:
+        self._lower.append(lower)
+        self._upper.append(upper)
+        return len(self._lower) - 1
+
+    @property
+    def columns(self) -> int:
+        return len(self._lower)
+
+    def at_most(self, terms: Iterable[tuple[int, float]], limit: float) -> None:
+        row = len(self._limits)
+        self._limits.append(limit)
+        for column, value in terms:
+            self._rows.append(row)
+            self._columns.append(column)
+            self._values.append(value)
+
+    def minimise(self, cost: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]] | None:
+        """The least cost and the columns' values; ``cost`` is a weight per column. None without an answer."""
+        # Over half a second to import, and commands that plan nothing are quick.
+        from scipy.optimize import linprog
+        from scipy.sparse import coo_matrix
+
+        shape = (len(self._limits), len(self._lower))
+        matrix = coo_matrix((self._values, (self._rows, self._columns)), shape=shape).tocsr()
+        bounds = np.column_stack([self._lower, self._upper])
+        answer = linprog(cost, A_ub=matrix, b_ub=self._limits, bounds=bounds, method="highs")
+        return None if answer.status != 0 else (float(answer.fun), answer.x)
