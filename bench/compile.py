@@ -23,7 +23,17 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from bench.cells import HARDWARE, LIMITS, OURS, WORKLOADS, Row, compile_cell, compile_others, load_problem
+from bench.cells import (
+    HARDWARE,
+    LIMITS,
+    OURS,
+    RECOMPUTING,
+    WORKLOADS,
+    Row,
+    compile_cell,
+    compile_others,
+    load_problem,
+)
 from bench.tables import csv_text, full_table, matrix_table, summary
 from hyperoffload_core.analysis.bounds import smallest_feasible_limit
 from hyperoffload_core.analysis.liveness import live_peak_bytes
@@ -54,7 +64,7 @@ def _run(options: argparse.Namespace) -> int:
             options.workload or list(WORKLOADS),
             options.hardware or list(HARDWARE),
             options.limit or list(LIMITS),
-            options.strategy or [s for s in STRATEGIES if s not in NOT_FOR_LARGE_GRAPHS],
+            options.strategy or [*(s for s in STRATEGIES if s not in NOT_FOR_LARGE_GRAPHS), RECOMPUTING[0]],
         )
     if options.csv:
         options.csv.write_text(csv_text(rows))
