@@ -22,7 +22,7 @@ from hyperoffload_core.ir import Graph
 from hyperoffload_core.metrics import step_metrics
 from hyperoffload_core.passes.addresses import pack_plan
 from hyperoffload_core.passes.placement import NoPlacementError
-from hyperoffload_core.passes.plan import Plan
+from hyperoffload_core.passes.plan import Plan, moved_bytes
 from hyperoffload_core.passes.timing import time_plan
 from hyperoffload_core.policy import Policy, match_rules, policy_to_document
 from hyperoffload_core.schedule import OpTime, Residency, Schedule, Transfer
@@ -131,11 +131,13 @@ def schedule_of_plan(
             id=index,
             kind=t.kind,
             storage=t.storage,
-            bytes=graph.storages[t.storage].bytes,
+            bytes=moved_bytes(graph, t),
             start_ns=int(times.transfer_start[index]),
             end_ns=int(times.transfer_end[index]),
             after_ops=tuple(edges.after_ops[index]),
             after_transfers=tuple(edges.after_transfers[index]),
+            partial=t.bytes is not None,
+            offset_bytes=t.offset_bytes,
         )
         for index, t in enumerate(packed.transfers)
     )
@@ -169,7 +171,7 @@ def schedule_of_plan(
 
 def _residencies(plan: Plan, times: EventTimes, step_ns: int) -> tuple[Residency, ...]:
     assert plan.offsets is not None
-    result = []
+    result, last_part = [], plan.last_parts()
     for stay, offset in zip(plan.stays, plan.offsets, strict=True):
         if stay.fetch is not None:
             start = int(times.transfer_start[stay.fetch])
@@ -177,6 +179,6 @@ def _residencies(plan: Plan, times: EventTimes, step_ns: int) -> tuple[Residency
             start = int(times.op_start[plan.order[stay.begin]]) if stay.begin >= 0 else 0
         end = int(times.op_end[plan.order[stay.last]]) if stay.last >= 0 else 0
         if stay.store is not None:
-            end = max(end, int(times.transfer_end[stay.store]))
+            end = max(end, int(times.transfer_end[last_part[stay.store]]))
         result.append(Residency(stay.storage, offset, start, step_ns if stay.to_end else end))
     return tuple(result)

@@ -19,11 +19,15 @@ from hyperoffload_core.passes.plan import Plan, Stay
 
 @dataclass(frozen=True)
 class Edges:
-    """``op_waits[op id]`` holds transfers; ``after_ops[transfer]`` op ids; ``after_transfers[transfer]`` transfers."""
+    """``op_waits[op id]`` holds transfers; ``after_ops[transfer]`` op ids; ``after_transfers[transfer]`` transfers.
+
+    ``needs[transfer]`` are all transfers it may not overtake, those that run before it on its own link included.
+    """
 
     op_waits: list[list[int]]
     after_ops: list[list[int]]
     after_transfers: list[list[int]]
+    needs: dict[int, set[int]]
 
 
 @dataclass(frozen=True)
@@ -39,29 +43,30 @@ class Occupant:
 def bind_events(plan: Plan, occupants: Sequence[Occupant]) -> Edges:
     """Edges of a plan whose stays lie at the addresses of ``occupants`` (all stays and workspaces, in any order)."""
     after_position = [t.after for t in plan.transfers]
-    own_store = _validity(plan)
+    last_part = plan.last_parts()
+    own_store = {fetch: last_part[store] for fetch, store in _validity(plan).items()}
     after_transfers: defaultdict[int, set[int]] = defaultdict(set)
     for fetch, store in own_store.items():
         after_transfers[fetch].add(store)
     for transfer, earlier in plan.follows:
-        after_transfers[transfer].add(earlier)
+        after_transfers[transfer].add(last_part[earlier])
     # most ops wait for nothing, so both are kept by position
     data_waits: defaultdict[int, set[int]] = defaultdict(set)
     address_waits: defaultdict[int, set[int]] = defaultdict(set)
     for stay in plan.stays:
         if stay.fetch is not None:
-            data_waits[stay.begin].add(stay.fetch)
+            data_waits[stay.begin].add(last_part[stay.fetch])
     for position, transfer in plan.waits:
-        data_waits[position].add(transfer)
+        data_waits[position].add(last_part[transfer])
 
     for stay, before in _successions(occupants):
         if stay.fetch is None:
             if before.store is not None:
-                address_waits[stay.begin].add(before.store)
+                address_waits[stay.begin].add(last_part[before.store])
         else:
             after_position[stay.fetch] = max(after_position[stay.fetch], before.last)
             if before.store is not None:
-                after_transfers[stay.fetch].add(before.store)
+                after_transfers[stay.fetch].add(last_part[before.store])
 
     link_of, rank = [-1] * len(plan.transfers), [-1] * len(plan.transfers)
     for link, transfers in enumerate(plan.links):
@@ -81,9 +86,11 @@ def bind_events(plan: Plan, occupants: Sequence[Occupant]) -> Edges:
         op_waits[plan.order[position]] = sorted(waits)
     edges_between: list[list[int]] = [[] for _ in plan.transfers]
     for index, before_transfers in after_transfers.items():
-        kept = {i for link, i in _latest(before_transfers, link_of, rank).items() if link != link_of[index]}
+        latest = _latest(before_transfers, link_of, rank)
+        kept = {i for link, i in latest.items() if link != link_of[index] or rank[i] > rank[index]}
         edges_between[index] = sorted(kept | {own_store[index]} if index in own_store else kept)
-    return Edges(op_waits, [[plan.order[p]] if p >= 0 else [] for p in after_position], edges_between)
+    after_ops = [[plan.order[p]] if p >= 0 else [] for p in after_position]
+    return Edges(op_waits, after_ops, edges_between, after_transfers)
 
 
 def _validity(plan: Plan) -> dict[int, int]:

@@ -13,11 +13,19 @@ from hyperoffload_core.schedule import Home, TransferKind
 
 @dataclass(frozen=True, slots=True)
 class PlannedTransfer:
-    """One Prefetch or Store. It may start once the op at ``after`` has ended (-1: from the start of the step)."""
+    """One Prefetch or Store. It may start once the op at ``after`` has ended (-1: from the start of the step).
+
+    A storage that moves in parts has several, one behind the other on one link: each moves ``bytes`` from
+    ``offset_bytes`` on (None: the whole storage). Stays and all else in a plan name the first one to run; the others
+    say by ``part_of`` which that is.
+    """
 
     kind: TransferKind
     storage: int
     after: int
+    bytes: int | None = None
+    offset_bytes: int = 0
+    part_of: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +73,18 @@ class Plan:
     follows: tuple[tuple[int, int], ...] = ()
     notes: tuple[str, ...] = ()
     graph: Graph | None = None
+
+    def last_parts(self) -> list[int]:
+        """Per transfer the one that ends the move which it begins: itself, where it moves its storage whole."""
+        result = list(range(len(self.transfers)))
+        for sequence in self.links:
+            for index in sequence:
+                first = self.transfers[index].part_of
+                if first is not None:
+                    result[first] = index
+        return result
+
+
+def moved_bytes(graph: Graph, transfer: PlannedTransfer) -> int:
+    """What the transfer moves: its storage, or its part of it."""
+    return graph.storages[transfer.storage].bytes if transfer.bytes is None else transfer.bytes

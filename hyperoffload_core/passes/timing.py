@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hyperoffload_core.hardware import Hardware, transfer_ns
 from hyperoffload_core.ir import Graph
 from hyperoffload_core.passes.events import Edges, Occupant, bind_events
-from hyperoffload_core.passes.plan import Plan, Stay
+from hyperoffload_core.passes.plan import Plan, Stay, moved_bytes
 from hyperoffload_core.simulator import EventTimes, event_times
 
 
@@ -17,7 +17,7 @@ def time_plan(
     """Edges, times and the step's duration in ns of a plan with offsets."""
     edges = bind_events(plan, _occupants(graph, plan))
     transfers_ns = [
-        transfer_ns(graph.storages[t.storage].bytes, hardware.link_out if t.kind == "store" else hardware.link_in)
+        transfer_ns(moved_bytes(graph, t), hardware.link_out if t.kind == "store" else hardware.link_in)
         for t in plan.transfers
     ]
     times = event_times(
