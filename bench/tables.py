@@ -89,8 +89,8 @@ def _with_recomputation(rows: Sequence[Row]) -> list[str]:
         return []
     faster = sum(cell in ours and ours[cell].step_ns <= r.step_ns for cell, r in theirs.items())
     return [
-        f"Where ops may run again, `{OURS}` with option recompute is at least as fast as `recompute` in {faster} of the "
-        f"{len(theirs)} cells that one meets."
+        f"Where ops may run again, `{OURS}` with option recompute is at least as fast as `recompute` in {faster} of "
+        f"the {len(theirs)} cells that one meets."
     ]
 
 

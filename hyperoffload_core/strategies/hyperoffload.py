@@ -58,7 +58,7 @@ _SECONDS = {"fast": 0.3, "normal": 0.8, "best": 20.0}
 _MARGINS = (0.0, 0.004, 0.012, 0.025, 0.045, 0.08, 0.14)
 """Parts of the limit to leave free, one after the other until the addresses fit."""
 _LATER_SHARE = 0.3
-_EXACT_SHARE = 3.0
+_EXACT_SECONDS = {"fast": 0.05, "normal": 1.5, "best": 60.0}
 _SECONDS_AHEAD = 0.05
 """Time for a first solution of a graph that is small enough for an exact search."""
 _NEARLY = 0.01
@@ -138,7 +138,8 @@ def plan(request: Request) -> Plan:
     kept = frozenset(s for s, action in enumerate(request.actions) if action == "keep")
     floor = smallest_feasible_limit(request.graph, kept).bytes
     bound = step_lower_bound_ns(request.graph, request.durations_ns, request.hardware, limit)
-    seconds = _SECONDS[str(request.options.get("effort", "normal"))]
+    effort = str(request.options.get("effort", "normal"))
+    seconds = _SECONDS[effort]
     exact = bool(request.options.get("exact", True)) and _searchable(request)
     search_seconds = min(seconds, _SECONDS_AHEAD) if exact else seconds
     best: _Solution | None = None
@@ -178,7 +179,7 @@ def plan(request: Request) -> Plan:
     found = min(plans, key=lambda plan: _step_ns(request, plan), default=None)
     step_ns = _NEVER if found is None else _step_ns(request, found)
     if step_ns > bound and exact:
-        found = _optimum(request, step_ns, seconds) or found
+        found = _optimum(request, step_ns, _EXACT_SECONDS[effort]) or found
         step_ns = _NEVER if found is None else _step_ns(request, found)
     if found is None or step_ns == _NEVER:
         raise NoPlacementError
@@ -197,7 +198,7 @@ def _optimum(request: Request, step_ns: int, seconds: float) -> Plan | None:
     request.progress(0.95, "searching for the shortest step of a small graph")
     instance = make_instance(graph, request.durations_ns, request.hardware, request.limit_bytes, request.actions)
     known_ns = UNBOUNDED if step_ns == _NEVER else step_ns
-    return find_optimum(instance, known_ns, UNBOUNDED, seconds * _EXACT_SHARE, request.check_cancelled).plan
+    return find_optimum(instance, known_ns, UNBOUNDED, seconds, request.check_cancelled).plan
 
 
 def _variants(request: Request) -> list[_Variant]:
