@@ -22,8 +22,8 @@ from hyperoffload_core.passes.plan import Plan, moved_bytes
 from hyperoffload_core.passes.timing import time_plan
 from hyperoffload_core.simulator import DeadlockError
 
-_TRIES = 20
-"""Plans that are timed: a plan of 700 transfers takes about 8 ms."""
+_TRIES = 16
+"""Plans that are timed; one of 800 transfers takes 10 to 20 ms."""
 _WORTH = 8
 """A part takes at least this many times its link's latency, so that what splitting costs is small beside it."""
 _FARTHEST = 32
