@@ -94,8 +94,8 @@ def test_what_a_rule_keeps_or_offloads_is_not_made_again() -> None:
 def asked(graph: Graph, durations_ns: tuple[int, ...], half: bool, limit_bytes: int) -> Request:
     hardware = TINY_HALF if half else TINY
     options = {"effort": "fast", "exact": False, "reorder": True}
-    actions: tuple[Action, ...] = ("auto",) * len(graph.storages)
-    return Request(graph, durations_ns, hardware, limit_bytes, actions, options)
+    free: Action = "auto"
+    return Request(graph, durations_ns, hardware, limit_bytes, (free,) * len(graph.storages), options)
 
 
 def test_it_stops_when_cancelled() -> None:
