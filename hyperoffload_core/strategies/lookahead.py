@@ -21,13 +21,10 @@ from dataclasses import replace
 
 from hyperoffload_core.hardware import transfer_ns
 from hyperoffload_core.ir import storages_of
-from hyperoffload_core.passes.addresses import alignment_bytes
 from hyperoffload_core.passes.plan import Plan
 from hyperoffload_core.schedule import TransferKind
 from hyperoffload_core.strategies.base import Option, Request, Strategy
-from hyperoffload_core.strategies.paging import PagingSetup, _Paging, _Resident, least_recently_used
-
-_STEPS_TO_SETTLE = 4
+from hyperoffload_core.strategies.paging import Paging, PagingSetup, Resident, on_demand_setup, settled_step
 
 
 def plan(request: Request) -> Plan:
@@ -41,40 +38,13 @@ def plan(request: Request) -> Plan:
 
 def settled(request: Request) -> _LookAhead:
     """The step once it leaves the device as it found it, played but not finished. Raises `NoPlacementError`."""
-    graph = request.graph
-    setup = PagingSetup(
-        graph=graph,
-        order=tuple(range(len(graph.ops))),
-        limit_bytes=request.limit_bytes,
-        kept=frozenset(s for s, action in enumerate(request.actions) if action == "keep"),
-        victim_key=least_recently_used,
-        on_demand=True,
-        half_duplex=request.hardware.duplex == "half",
-    )
-    pinned = _pinned_addresses(setup)
-    start = pinned
-    for _ in range(_STEPS_TO_SETTLE):
+    setup = on_demand_setup(request)
+
+    def step(start: dict[int, int]) -> _LookAhead:
         request.check_cancelled()
-        paging = _LookAhead(setup, start, request)
-        paging.play()
-        if (resting := paging.resting()) == start:
-            return paging
-        start = resting
-    paging = _LookAhead(setup, pinned, request)
-    paging.play()
-    paging.write_back()
-    return paging
+        return _LookAhead(setup, start, request)
 
-
-def _pinned_addresses(setup: PagingSetup) -> dict[int, int]:
-    """Kept storages that are there at the start and at the end, packed from address 0 by falling alignment."""
-    storages, pinned, low = setup.graph.storages, dict[int, int](), 0
-    held = [s for s in setup.kept if storages[s].persistent]
-    for storage in sorted(held, key=lambda s: (-alignment_bytes(storages[s].bytes), s)):
-        alignment = alignment_bytes(storages[storage].bytes)
-        pinned[storage] = -(-low // alignment) * alignment
-        low = pinned[storage] + storages[storage].bytes
-    return pinned
+    return settled_step(setup, step)
 
 
 class _FreedBytes:
@@ -106,7 +76,7 @@ class _FreedBytes:
         return first, bisect_left(self._lows, high)
 
 
-class _LookAhead(_Paging):
+class _LookAhead(Paging):
     """Paging with a clock, and with copies-in for the ops behind the current one."""
 
     def __init__(self, setup: PagingSetup, start: dict[int, int], request: Request) -> None:
@@ -164,7 +134,7 @@ class _LookAhead(_Paging):
                 if offset is None:
                     return
                 fetch = self._transfer("prefetch", storage, position - 1)
-                self.resident[storage] = _Resident(offset, op, fetch, self._tick())
+                self.resident[storage] = Resident(offset, op, fetch, self._tick())
                 self.early.add(storage)
                 self._time_fetch(storage)
                 in_flight += 1

@@ -1,9 +1,9 @@
 """Paging: storages are brought in when an op needs them and put out when memory runs short, op by op.
 
-The shared machinery of `reactive` (victims by past use, copies on demand) and of the last resort of `hyperoffload`
-(victims by next use, copies as early as memory allows). A real allocator assigns addresses on the way. Because every
-storage of an op can be put out and brought back to a packed layout before the op, any limit down to the smallest
-feasible one (`analysis.bounds.smallest_feasible_limit`) is met.
+The shared machinery of `reactive` and `lookahead` (victims by past use, copies on demand) and of the last resort of
+`hyperoffload` (victims by past or next use, copies as early as memory allows). A real allocator assigns addresses on
+the way. Because every storage of an op can be put out and brought back to a packed layout before the op, any limit
+down to the smallest feasible one (`analysis.bounds.smallest_feasible_limit`) is met.
 """
 
 from __future__ import annotations
@@ -12,14 +12,19 @@ import heapq
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hyperoffload_core.analysis.lifetimes import uses_in_order
 from hyperoffload_core.ir import Graph, Op, storages_of
 from hyperoffload_core.passes.addresses import alignment_bytes
 from hyperoffload_core.passes.allocator import Allocator
+from hyperoffload_core.passes.order import captured_order
 from hyperoffload_core.passes.placement import NoPlacementError
 from hyperoffload_core.passes.plan import Plan, PlannedTransfer, Stay
 from hyperoffload_core.schedule import Home, TransferKind
+from hyperoffload_core.strategies.base import Request
+
+_STEPS_TO_SETTLE = 4
 
 VictimKey = Callable[[int, int], int]
 """(position of the last use, position of the next use) -> sort key; the storage with the smallest is put out first."""
@@ -34,7 +39,10 @@ def farthest_next_use(last_use: int, next_use: int) -> int:  # noqa: ARG001
 
 
 @dataclass
-class _Resident:
+class Resident:
+    """A storage on the device: since which tick, brought by which transfer, last used and written at which positions
+    (-1: not in this step)."""
+
     offset: int
     begin: int
     fetch: int | None
@@ -57,34 +65,63 @@ class PagingSetup:
     half_duplex: bool
 
 
-def paged_plan(setup: PagingSetup) -> Plan:
-    """Plan of the steady state: what the step starts with on the device is what the step before left there, at the same
-    addresses. Where that does not settle, storages start the step in the pool and are put back there at its end.
-    Raises `NoPlacementError`.
+P = TypeVar("P", bound="Paging")
+
+
+def on_demand_setup(request: Request) -> PagingSetup:
+    """What a runtime without foresight does: captured order, least recently used first, copies when an op needs them.
+
+    What is kept is never a victim; rules that say offload are not followed.
     """
-    graph = setup.graph
-    pinned: dict[int, int] = {}
-    low = 0
+    graph = request.graph
+    return PagingSetup(
+        graph=graph,
+        order=captured_order(graph),
+        limit_bytes=request.limit_bytes,
+        kept=frozenset(s for s, action in enumerate(request.actions) if action == "keep"),
+        victim_key=least_recently_used,
+        on_demand=True,
+        half_duplex=request.hardware.duplex == "half",
+    )
+
+
+def paged_plan(setup: PagingSetup) -> Plan:
+    """Plan of the settled step. Raises `NoPlacementError`."""
+    return settled_step(setup, lambda start: Paging(setup, start)).finish()
+
+
+def settled_step(setup: PagingSetup, step: Callable[[dict[int, int]], P]) -> P:
+    """The steady state, played but not finished: what the step starts with on the device is what the step before left
+    there, at the same addresses. Where that does not settle, storages start the step in the pool and are put back there
+    at its end. ``step`` makes one from the addresses of what is on the device at its start. Raises `NoPlacementError`.
+    """
+    pinned = _pinned_addresses(setup)
+    start = pinned
+    for _ in range(_STEPS_TO_SETTLE):
+        paging = step(start)
+        paging.play()
+        resting = paging.resting()
+        if resting == start:
+            return paging
+        start = resting
+    paging = step(pinned)
+    paging.play()
+    paging.write_back()
+    return paging
+
+
+def _pinned_addresses(setup: PagingSetup) -> dict[int, int]:
+    """Kept storages that are there at the start and at the end, packed from address 0 by falling alignment."""
+    graph, pinned, low = setup.graph, dict[int, int](), 0
     held = [s for s in setup.kept if graph.exists_at_start(s) and graph.lives_to_end(s)]
     for storage in sorted(held, key=lambda s: (-alignment_bytes(graph.storages[s].bytes), s)):
         alignment = alignment_bytes(graph.storages[storage].bytes)
         pinned[storage] = -(-low // alignment) * alignment
         low = pinned[storage] + graph.storages[storage].bytes
-    start = pinned
-    for _ in range(4):
-        paging = _Paging(setup, start)
-        paging.play()
-        resting = paging.resting()
-        if resting == start:
-            return paging.finish()
-        start = resting
-    paging = _Paging(setup, pinned)
-    paging.play()
-    paging.write_back()
-    return paging.finish()
+    return pinned
 
 
-class _Paging:
+class Paging:
     """One step: which storages are where, op by op, and the stays and transfers that come of it."""
 
     def __init__(self, setup: PagingSetup, start: dict[int, int]) -> None:
@@ -93,7 +130,7 @@ class _Paging:
         self.sizes = [s.bytes for s in graph.storages]
         self.uses = uses_in_order(graph, setup.order)
         self.allocator = Allocator(setup.limit_bytes)
-        self.resident: dict[int, _Resident] = {}
+        self.resident: dict[int, Resident] = {}
         self.exists = {s.id for s in graph.storages if graph.exists_at_start(s.id)}
         self.remote_valid = {s for s in self.exists if s not in start}
         self.stays: list[Stay] = []
@@ -109,7 +146,7 @@ class _Paging:
         for storage, offset in start.items():
             if not self.allocator.take_at(offset, self.sizes[storage]):
                 raise NoPlacementError
-            self.resident[storage] = _Resident(offset, -1, None, self._tick())
+            self.resident[storage] = Resident(offset, -1, None, self._tick())
             self._rank(storage, -1)
 
     def play(self) -> None:
@@ -199,7 +236,7 @@ class _Paging:
             if storage in self.exists:
                 after = position - 1 if self.setup.on_demand else self.left_at.get(storage, -1)
                 fetch = self._transfer("prefetch", storage, after)
-            self.resident[storage] = _Resident(placed[storage], position, fetch, self._tick())
+            self.resident[storage] = Resident(placed[storage], position, fetch, self._tick())
         return placed.get(-1)
 
     def _allocate(
@@ -241,7 +278,7 @@ class _Paging:
             heapq.heappush(self.victims, entry)
         return victim
 
-    def _current_key(self, storage: int, resident: _Resident) -> int:
+    def _current_key(self, storage: int, resident: Resident) -> int:
         uses = self.uses[storage].positions
         at = bisect_right(uses, resident.last)
         next_use = uses[at] if at < len(uses) else len(self.setup.order)

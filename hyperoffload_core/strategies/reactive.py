@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hyperoffload_core.passes.plan import Plan
 from hyperoffload_core.strategies.base import Request, Strategy
-from hyperoffload_core.strategies.paging import PagingSetup, least_recently_used, paged_plan
+from hyperoffload_core.strategies.paging import on_demand_setup, paged_plan
 
 
 def plan(request: Request) -> Plan:
@@ -14,18 +14,7 @@ def plan(request: Request) -> Plan:
     remote copy) is dropped without a copy. Rules that say offload are not followed: such a runtime knows no policy,
     except that what is kept is never a victim. Raises `NoPlacementError`.
     """
-    graph = request.graph
-    return paged_plan(
-        PagingSetup(
-            graph=graph,
-            order=tuple(range(len(graph.ops))),
-            limit_bytes=request.limit_bytes,
-            kept=frozenset(s for s, action in enumerate(request.actions) if action == "keep"),
-            victim_key=least_recently_used,
-            on_demand=True,
-            half_duplex=request.hardware.duplex == "half",
-        )
-    )
+    return paged_plan(on_demand_setup(request))
 
 
 STRATEGY = Strategy(
