@@ -119,7 +119,11 @@ def schedule_of_plan(
     planned = graph if plan.graph is None else plan.graph
     packed, height = pack_plan(planned, plan, limit_bytes)
     lower_bound_ns = step_lower_bound_ns(
-        graph, durations.ns, hardware, max(limit_bytes, height), recomputed=plan.graph is not None
+        graph,
+        durations.ns,
+        hardware,
+        max(limit_bytes, height),
+        recomputed=plan.graph is not None or _may_recompute(policy_document),
     )
     graph, durations = planned, Durations(tuple(durations.ns[o] for o in planned.origins), durations.source)
     edges, times, step_ns = time_plan(graph, packed, durations.ns, hardware)
@@ -167,6 +171,12 @@ def schedule_of_plan(
         metrics=replace(metrics, reserved_bytes=min(height, metrics.reserved_bytes)),
         notes=packed.notes,
     )
+
+
+def _may_recompute(policy_document: dict[str, object]) -> bool:
+    """Whether the policy allows schedules that run ops again: then bounds on what has to move do not hold."""
+    options = policy_document.get("options")
+    return isinstance(options, dict) and bool(options.get("recompute", False))
 
 
 def _residencies(plan: Plan, times: EventTimes, step_ns: int) -> tuple[Residency, ...]:
