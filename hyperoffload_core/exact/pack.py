@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from hyperoffload_core.ir import Graph
-from hyperoffload_core.passes.addresses import Block, alignment_bytes, pack_plan
+from hyperoffload_core.packing.problem import Block
+from hyperoffload_core.passes.addresses import alignment_bytes, blocks_of_plan, pack_plan
 from hyperoffload_core.passes.plan import Plan
 
 
@@ -82,32 +82,12 @@ def packed_within(graph: Graph, plan: Plan, capacity_bytes: int) -> Plan | None:
     packed, height = pack_plan(graph, plan, capacity_bytes)
     if height <= capacity_bytes:
         return packed
-    groups: dict[tuple[int, int], list[int]] = {}
-    for index, stay in enumerate(plan.stays):
-        at_home = plan.homes[stay.storage] == "device" and graph.storages[stay.storage].persistent
-        at_boundary = at_home and (stay.begin == -1 or stay.to_end)
-        groups.setdefault((stay.storage, -1 if at_boundary else index), []).append(index)
-    members = list(groups.values())
-    blocks = [
-        Block(graph.storages[plan.stays[m[0]].storage].bytes, tuple(plan.spans_ns[i] for i in m)) for m in members
-    ]
-    spaces = [p for p, op in enumerate(plan.order) if graph.ops[op].workspace_bytes]
-    blocks += [Block(graph.ops[plan.order[p]].workspace_bytes, (plan.op_spans_ns[p],)) for p in spaces]
+    parts = blocks_of_plan(graph, plan)
     try:
-        found = pack_exactly(blocks, capacity_bytes)
+        found = pack_exactly(parts.blocks, capacity_bytes)
     except TooManyTries:
         return None
-    if found is None:
-        return None
-    offsets = [0] * len(plan.stays)
-    for offset, indices in zip(found, members, strict=False):
-        for index in indices:
-            offsets[index] = offset
-    return replace(
-        plan,
-        offsets=tuple(offsets),
-        workspace_offsets=tuple(zip(spaces, found[len(members) :], strict=True)),
-    )
+    return None if found is None else parts.assigned(plan, found)
 
 
 def _overlap(a: Block, b: Block) -> bool:

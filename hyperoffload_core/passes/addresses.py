@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -93,28 +93,47 @@ def pack_plan(graph: Graph, plan: Plan, capacity_bytes: int) -> tuple[Plan, int]
         tops = [o + graph.storages[s.storage].bytes for s, o in zip(plan.stays, plan.offsets, strict=True)]
         tops += [o + graph.ops[plan.order[p]].workspace_bytes for p, o in plan.workspace_offsets]
         return plan, max(tops, default=0)
+    parts = blocks_of_plan(graph, plan)
+    found, height = assign_addresses(parts.blocks, capacity_bytes)
+    return parts.assigned(plan, found), height
+
+
+@dataclass(frozen=True)
+class PlanBlocks:
+    """What of a plan needs addresses: the blocks of its stays, then those of its workspaces.
+
+    ``stays[b]`` are the indices of the stays of block b, ``workspaces`` the positions of the ops that have one.
+    """
+
+    blocks: tuple[Block, ...]
+    stays: tuple[tuple[int, ...], ...]
+    workspaces: tuple[int, ...]
+
+    def assigned(self, plan: Plan, offsets: Sequence[int]) -> Plan:
+        """The plan with the block b at ``offsets[b]``."""
+        of_stay = [0] * len(plan.stays)
+        for offset, indices in zip(offsets, self.stays, strict=False):
+            for index in indices:
+                of_stay[index] = offset
+        workspaces = tuple(zip(self.workspaces, offsets[len(self.stays) :], strict=True))
+        return replace(plan, offsets=tuple(of_stay), workspace_offsets=workspaces)
+
+
+def blocks_of_plan(graph: Graph, plan: Plan) -> PlanBlocks:
+    """Every stay is a block by itself, except that the stays of a persistent storage at home on the device that touch
+    the step boundary share one."""
     groups: dict[tuple[int, int], list[int]] = {}
     for index, stay in enumerate(plan.stays):
-        home = plan.homes[stay.storage] == "device" and graph.storages[stay.storage].persistent
-        at_boundary = home and (stay.begin == -1 or stay.to_end)
+        at_home = plan.homes[stay.storage] == "device" and graph.storages[stay.storage].persistent
+        at_boundary = at_home and (stay.begin == -1 or stay.to_end)
         groups.setdefault((stay.storage, -1 if at_boundary else index), []).append(index)
-    members = list(groups.values())
+    members = tuple(tuple(indices) for indices in groups.values())
+    workspaces = tuple(p for p, op in enumerate(plan.order) if graph.ops[op].workspace_bytes)
     blocks = [
         _block(graph.storages[plan.stays[m[0]].storage].bytes, tuple(plan.spans_ns[i] for i in m)) for m in members
     ]
-    spaces = [
-        (position, graph.ops[op].workspace_bytes)
-        for position, op in enumerate(plan.order)
-        if graph.ops[op].workspace_bytes
-    ]
-    blocks += [_block(size, (plan.op_spans_ns[position],)) for position, size in spaces]
-    found, height = assign_addresses(blocks, capacity_bytes)
-    offsets = [0] * len(plan.stays)
-    for block_index, indices in enumerate(members):
-        for index in indices:
-            offsets[index] = found[block_index]
-    workspaces = tuple((position, found[len(members) + k]) for k, (position, _) in enumerate(spaces))
-    return replace(plan, offsets=tuple(offsets), workspace_offsets=workspaces), height
+    blocks += [_block(graph.ops[plan.order[p]].workspace_bytes, (plan.op_spans_ns[p],)) for p in workspaces]
+    return PlanBlocks(tuple(blocks), members, workspaces)
 
 
 def _block(size: int, spans: tuple[tuple[int, int], ...]) -> Block:
