@@ -147,6 +147,15 @@ class Graph:
         return np.array(ops, np.int64), np.array(storages, np.int64), np.array(writes, np.bool_)
 
     @cached_property
+    def followers(self) -> tuple[tuple[int, ...], ...]:
+        """For each op the ops that name it in their ``after``, ascending."""
+        result: list[list[int]] = [[] for _ in self.ops]
+        for op in self.ops:
+            for before in op.after:
+                result[before].append(op.id)
+        return tuple(tuple(f) for f in result)
+
+    @cached_property
     def origins(self) -> tuple[int, ...]:
         """For each op the id, in the graph without recomputed ops (`original`), of the op whose work it does.
 

@@ -83,6 +83,29 @@ def training(layers: int, size: int = 8, workspace: int = 0) -> Graph:
     return b.graph()
 
 
+BIG, SMALL = 1000, 10
+"""Bytes of what a layer of `saving_layers` saves, and of what it hands on."""
+
+
+def saving_layers(layers: int) -> Graph:
+    """Layers that hand on little and each save one big activation for their backward op."""
+    b = GraphBuilder("layers")
+    x = [b.storage("x0", SMALL, "input")]
+    saved = []
+    for i in range(layers):
+        saved.append(b.storage(f"a{i}", BIG))
+        b.op(f"grow:{i}", [x[i]], [saved[i]])
+        x.append(b.storage(f"x{i + 1}", SMALL))
+        b.op(f"shrink:{i}", [saved[i]], [x[i + 1]])
+    gradient = b.storage("g", SMALL, "gradient")
+    b.op("loss", [x[-1]], [gradient], "backward")
+    for i in reversed(range(layers)):
+        below = b.storage(f"g{i}", SMALL, "output" if i == 0 else "gradient")
+        b.op(f"backward:{i}", [gradient, saved[i], x[i]], [below], "backward")
+        gradient = below
+    return b.graph()
+
+
 def edge_graph(name: str, edges: Sequence[tuple[str, str, int]], order_edges: Sequence[tuple[str, str]] = ()) -> Graph:
     """A graph from ``(producer, consumer, bytes)``; one storage per edge, ops in alphabetical order."""
     b = GraphBuilder(name)

@@ -17,28 +17,7 @@ from hyperoffload_core.ir import Graph
 from hyperoffload_core.policy import Policy, Rule
 from hyperoffload_core.schedule import Schedule
 from tests.byte_machine import run_bytes
-from tests.graphs import TINY, GraphBuilder, chain, graphs, training
-
-BIG, SMALL = 1000, 10
-
-
-def blocks(layers: int) -> Graph:
-    """Layers that hand on little and save much for their backward op; each as long as the other."""
-    b = GraphBuilder("blocks")
-    x = [b.storage("x0", SMALL, "input")]
-    saved = []
-    for i in range(layers):
-        saved.append(b.storage(f"a{i}", BIG))
-        b.op(f"grow:{i}", [x[i]], [saved[i]])
-        x.append(b.storage(f"x{i + 1}", SMALL))
-        b.op(f"shrink:{i}", [saved[i]], [x[i + 1]])
-    gradient = b.storage("g", SMALL, "gradient")
-    b.op("loss", [x[-1]], [gradient], "backward")
-    for i in reversed(range(layers)):
-        below = b.storage(f"g{i}", SMALL, "output" if i == 0 else "gradient")
-        b.op(f"backward:{i}", [gradient, saved[i], x[i]], [below], "backward")
-        gradient = below
-    return b.graph()
+from tests.graphs import BIG, SMALL, TINY, chain, graphs, saving_layers, training
 
 
 def compiled(graph: Graph, limit: str | int, **more: object) -> Schedule:
@@ -48,7 +27,7 @@ def compiled(graph: Graph, limit: str | int, **more: object) -> Schedule:
 
 @pytest.mark.parametrize("layers", [16, 64])
 def test_memory_grows_with_the_square_root_of_the_layers(layers: int) -> None:
-    graph, root = blocks(layers), int(layers**0.5)
+    graph, root = saving_layers(layers), int(layers**0.5)
     segments = compiled(graph, "100%", options={"segments": root})
     assert live_peak_bytes(graph) > layers * BIG
     assert segments.metrics.peak_live_bytes < (root + 3) * BIG + 2 * layers * SMALL
@@ -62,13 +41,13 @@ def test_memory_grows_with_the_square_root_of_the_layers(layers: int) -> None:
 
 
 def test_nothing_runs_again_when_all_fits() -> None:
-    schedule = compiled(blocks(16), "100%")
+    schedule = compiled(saving_layers(16), "100%")
     assert schedule.graph.original is schedule.graph and schedule.notes == ()
 
 
 @pytest.mark.parametrize("percent", [90, 70, 50, 35])
 def test_the_limit_is_met_with_little_more_work(percent: int) -> None:
-    graph = blocks(25)
+    graph = saving_layers(25)
     schedule = compiled(graph, f"{percent}%")
     assert schedule.metrics.reserved_bytes <= schedule.memory_limit_bytes == live_peak_bytes(graph) * percent // 100
     assert len(schedule.graph.ops) - len(graph.ops) < 50
@@ -76,19 +55,21 @@ def test_the_limit_is_met_with_little_more_work(percent: int) -> None:
 
 
 def test_less_memory_never_costs_less_time() -> None:
-    steps = [compiled(blocks(25), f"{percent}%").metrics.step_ns for percent in (100, 90, 70, 50, 35)]
+    steps = [compiled(saving_layers(25), f"{percent}%").metrics.step_ns for percent in (100, 90, 70, 50, 35)]
     assert steps == sorted(steps)
 
 
 def test_a_limit_below_what_recomputation_can_do_is_told_by_how_much() -> None:
-    schedule = compiled(blocks(25), "5%")
-    least = min(compiled(blocks(25), "100%", options={"segments": n}).metrics.peak_live_bytes for n in range(1, 26))
+    schedule = compiled(saving_layers(25), "5%")
+    least = min(
+        compiled(saving_layers(25), "100%", options={"segments": n}).metrics.peak_live_bytes for n in range(1, 26)
+    )
     assert schedule.metrics.peak_live_bytes == least
     assert len(schedule.notes) == 1 and schedule.notes[0].startswith("over the memory limit of ")
 
 
 def test_what_a_rule_keeps_stays() -> None:
-    graph = blocks(16)
+    graph = saving_layers(16)
     keep = [Rule(name="a0", action="keep")]
     for schedule, wanted in ((compiled(graph, "40%"), True), (compiled(graph, "40%", rules=keep), False)):
         again = {schedule.graph.storages[s.recompute_of].name for s in schedule.graph.storages if s.recompute_of}
@@ -96,7 +77,7 @@ def test_what_a_rule_keeps_stays() -> None:
 
 
 def test_random_ops_run_once_and_what_they_made_stays() -> None:
-    graph = blocks(16)
+    graph = saving_layers(16)
     first = replace(graph.ops[2], stateful=True)
     schedule = compiled(replace(graph, ops=(*graph.ops[:2], first, *graph.ops[3:])), "40%")
     again = {op.recompute_of for op in schedule.graph.ops}

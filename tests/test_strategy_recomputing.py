@@ -22,29 +22,10 @@ from hyperoffload_core.strategies.base import OptionValue
 from hyperoffload_core.strategies.recomputing import plan_step_ns, with_recomputation
 from hyperoffload_core.verifier import violations
 from tests.byte_machine import run_bytes
-from tests.graphs import TINY, TINY_HALF, GraphBuilder, graphs
+from tests.graphs import BIG, SMALL, TINY, TINY_HALF, graphs, saving_layers
 
-BIG, SMALL, SHORT = 1000, 10, 20
-"""`TINY` moves a byte in a nanosecond: a big storage takes 1000 ns each way."""
-
-
-def blocks(layers: int) -> Graph:
-    """Layers that hand on little and each save one big activation for their backward op."""
-    b = GraphBuilder("blocks")
-    x = [b.storage("x0", SMALL, "input")]
-    saved = []
-    for i in range(layers):
-        saved.append(b.storage(f"a{i}", BIG))
-        b.op(f"grow:{i}", [x[i]], [saved[i]])
-        x.append(b.storage(f"x{i + 1}", SMALL))
-        b.op(f"shrink:{i}", [saved[i]], [x[i + 1]])
-    gradient = b.storage("g", SMALL, "gradient")
-    b.op("loss", [x[-1]], [gradient], "backward")
-    for i in reversed(range(layers)):
-        below = b.storage(f"g{i}", SMALL, "output" if i == 0 else "gradient")
-        b.op(f"backward:{i}", [gradient, saved[i], x[i]], [below], "backward")
-        gradient = below
-    return b.graph()
+SHORT = 20
+"""Duration of an op in ns; `TINY` moves a byte in a nanosecond, so a big storage takes 1000 ns each way."""
 
 
 def compiled(
@@ -61,7 +42,7 @@ def run_again(schedule: Schedule) -> set[str]:
 
 @pytest.mark.parametrize("layers", [6, 20])
 def test_ops_shorter_than_a_transfer_run_again(layers: int) -> None:
-    graph = blocks(layers)
+    graph = saving_layers(layers)
     moved, again = (compiled(graph, "50%", recompute) for recompute in (False, True))
     assert moved.graph is graph and moved.transfers
     assert run_again(again) and all(name.startswith("grow") for name in run_again(again))
@@ -73,13 +54,13 @@ def test_ops_shorter_than_a_transfer_run_again(layers: int) -> None:
 
 
 def test_ops_longer_than_their_transfers_do_not_run_again() -> None:
-    graph = blocks(6)
+    graph = saving_layers(6)
     schedule = compiled(graph, "50%", True, op_ns=3 * BIG)
     assert schedule.transfers and not run_again(schedule)
 
 
 def test_nothing_runs_again_where_transfers_cost_no_time() -> None:
-    graph = blocks(6)
+    graph = saving_layers(6)
     schedule = compiled(graph, "50%", True, op_ns=BIG + SHORT)
     assert schedule.transfers and schedule.metrics.step_ns == sum(schedule.durations_ns)
     assert schedule.graph is graph
@@ -87,7 +68,7 @@ def test_nothing_runs_again_where_transfers_cost_no_time() -> None:
 
 def test_what_a_rule_keeps_or_offloads_is_not_made_again() -> None:
     rules = (Rule(name="a0", action="keep"), Rule(name="a1", action="offload"))
-    names = run_again(compiled(blocks(6), "70%", True, rules=rules))
+    names = run_again(compiled(saving_layers(6), "70%", True, rules=rules))
     assert names and not {"grow:0", "grow:1"} & names
 
 
@@ -99,7 +80,7 @@ def asked(graph: Graph, durations_ns: tuple[int, ...], half: bool, limit_bytes: 
 
 
 def test_it_stops_when_cancelled() -> None:
-    graph = blocks(6)
+    graph = saving_layers(6)
     request = asked(graph, (SHORT,) * len(graph.ops), False, live_peak_bytes(graph) // 2)
     found = hyperoffload.plan(request)
     with pytest.raises(Cancelled):

@@ -40,7 +40,6 @@ class SmallerBatch:
 
     fraction: float
     fixed_bytes: int
-    scaling_bytes: int
     storages: tuple[int, ...]
 
 
@@ -138,7 +137,7 @@ def _smaller_batch(graph: Graph, limit_bytes: int, kept: Collection[int]) -> Sma
             return None
         fraction = (limit_bytes - fixed) / grows
         if tightest is None or fraction < tightest.fraction:
-            tightest = SmallerBatch(fraction, fixed, grows, scaling)
+            tightest = SmallerBatch(fraction, fixed, scaling)
     return tightest
 
 

@@ -48,10 +48,6 @@ class Version:
 def find_cuts(graph: Graph, chosen: Sequence[int]) -> Cuts:
     """Cuts at the given ops, which must lie on one path (each a descendant of the one before)."""
     count = len(graph.ops)
-    followers: list[list[int]] = [[] for _ in graph.ops]
-    for follower in graph.ops:
-        for before in follower.after:
-            followers[before].append(follower.id)
     latest = np.full(count, len(chosen), np.int64)
     for cut, op_id in enumerate(chosen):
         pending = list(graph.ops[op_id].after)
@@ -67,15 +63,8 @@ def find_cuts(graph: Graph, chosen: Sequence[int]) -> Cuts:
             op = pending.pop()
             if earliest[op] < cut + 1:
                 earliest[op] = cut + 1
-                pending += followers[op]
+                pending += graph.followers[op]
     return Cuts(tuple(chosen), earliest, latest)
-
-
-def cuts_of_order(order: Sequence[int], positions: Sequence[int]) -> Cuts:
-    """Cuts at the ops at ascending positions of a fixed order: every op runs in a known interval."""
-    interval = np.empty(len(order), np.int64)
-    interval[np.asarray(order, np.int64)] = np.searchsorted(positions, np.arange(len(order)), side="right")
-    return Cuts(tuple(order[p] for p in positions), interval, interval)
 
 
 def path_through(graph: Graph, durations_ns: Sequence[int], op_id: int) -> list[int]:

@@ -209,17 +209,13 @@ def order_with_updates_behind(graph: Graph, groups: Sequence[Group]) -> tuple[in
             runs_behind[update.op] = complete
     key = [(runs_behind[op.id], op.id) for op in graph.ops]
     missing = [len(op.after) for op in graph.ops]
-    followers: list[list[int]] = [[] for _ in graph.ops]
-    for op in graph.ops:
-        for before in op.after:
-            followers[before].append(op.id)
     ready = [key[op.id] for op in graph.ops if not op.after]
     heapq.heapify(ready)
     order = []
     while ready:
         op_id = heapq.heappop(ready)[1]
         order.append(op_id)
-        for follower in followers[op_id]:
+        for follower in graph.followers[op_id]:
             missing[follower] -= 1
             if not missing[follower]:
                 heapq.heappush(ready, key[follower])
