@@ -10,6 +10,7 @@ from hyperoffload_core.analysis.lifetimes import Uses
 from hyperoffload_core.ir import Graph, Op, storages_of
 from hyperoffload_core.passes.directives import Leave
 from hyperoffload_core.passes.selection import WRAP
+from hyperoffload_core.policy import Action
 from hyperoffload_core.strategies.updates import Traffic
 
 _MEMBER = re.compile(r"^\d+-")
@@ -48,6 +49,11 @@ def layer_visits(graph: Graph, order: Sequence[int]) -> list[Visit]:
         else:
             found.append((layer, position, position))
     return [Visit(first, last) for _, first, last in found]
+
+
+def movable_weights(graph: Graph, actions: Sequence[Action]) -> list[int]:
+    """Weights that live beyond the step and that no rule keeps."""
+    return [s.id for s in graph.storages if _is_weight(graph, s.id) and actions[s.id] != "keep"]
 
 
 def _is_weight(graph: Graph, storage: int) -> bool:

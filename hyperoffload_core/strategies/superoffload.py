@@ -11,7 +11,7 @@ from hyperoffload_core.passes.directives import Leave, plan_of_leaves
 from hyperoffload_core.passes.order import captured_order
 from hyperoffload_core.passes.plan import Plan
 from hyperoffload_core.strategies.base import Option, Request, Strategy
-from hyperoffload_core.strategies.layers import Visit, flowing_weights, layer_visits
+from hyperoffload_core.strategies.layers import Visit, flowing_weights, layer_visits, movable_weights
 from hyperoffload_core.strategies.planned import compute_end_ns, planned_peak_bytes, step_end_ns
 from hyperoffload_core.strategies.saved import backward_begin
 from hyperoffload_core.strategies.updates import (
@@ -131,11 +131,7 @@ def _leaves(request: Request, setting: _Setting, retained: int) -> list[Leave]:
         ends = bucket_ends(buckets, uses, position)
         leaves += gradients_away(buckets, traffic, ends, uses, position, request.actions)
     if setting.flow:
-        weights = [
-            s.id
-            for s in graph.storages
-            if s.tensor_class == "weight" and s.persistent and request.actions[s.id] != "keep"
-        ]
+        weights = movable_weights(graph, request.actions)
         all_at = windows(setting.buckets, position)
         moves = streamed(all_at, 1, start)
         in_bucket = {position[u.op]: t for b, t in zip(setting.buckets, moves, strict=True) for u in b}

@@ -7,7 +7,7 @@ from hyperoffload_core.passes.directives import plan_of_leaves
 from hyperoffload_core.passes.order import captured_order
 from hyperoffload_core.passes.plan import Plan
 from hyperoffload_core.strategies.base import Option, Request, Strategy
-from hyperoffload_core.strategies.layers import flowing_weights, layer_visits
+from hyperoffload_core.strategies.layers import flowing_weights, layer_visits, movable_weights
 from hyperoffload_core.strategies.updates import (
     bucket_ends,
     elements_of,
@@ -64,12 +64,7 @@ def plan(request: Request) -> Plan:
     leaves = states_in_pool([tuple(u for u in t if u in away) for t in tiles], traffic, uses, request.actions)
     leaves += gradients_away(tiles, traffic, bucket_ends(buckets, uses, order), uses, order, request.actions)
     threshold = int(options["param_persistence_threshold"])
-    weights = [
-        s.id
-        for s in graph.storages
-        if s.tensor_class == "weight" and s.persistent and request.actions[s.id] != "keep"
-        if elements_of(graph, s.id) >= threshold
-    ]
+    weights = [s for s in movable_weights(graph, request.actions) if elements_of(graph, s) >= threshold]
     in_tile = {u.op: moves for tile, moves in zip(tiles, traffic, strict=True) for u in tile}
     leaves += flowing_weights(uses, layer_visits(graph, order), weights, int(options["prefetch_depth"]), in_tile)
     return plan_of_leaves(graph, order, request.durations_ns, request.hardware, leaves)
