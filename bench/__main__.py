@@ -1,6 +1,7 @@
-"""Every measurement, one after the other, into docs/benchmarks.md: `make bench`, or `python -m bench`.
+"""Measurements, one after the other, into docs/benchmarks.md: `make bench` runs all, `python -m bench pack` one of them.
 
-Give it a quiet machine: what else runs on the same cores shows in the numbers.
+Each section is replaced as soon as it is measured; the others stay as they are. Give it a quiet machine: what else runs
+on the same cores shows in the numbers.
 """
 
 from __future__ import annotations
@@ -25,30 +26,47 @@ SECTIONS = (
     ("Address assignment", "bench.pack"),
     ("The database", "bench.database"),
 )
+HEAD = "# Benchmarks\n\nWritten by `make bench`. Each section is the output of one command."
 
 
 def main() -> None:
-    parts = [
-        "# Benchmarks",
-        f"Written by `make bench` on {date.today().isoformat()}: {platform.machine()}, {os.cpu_count()} cores, "
-        f"Python {platform.python_version()}. Each section is the output of one command.",
-    ]
-    for title, command in SECTIONS:
+    wanted = sys.argv[1:]
+    names = [command.split()[0].removeprefix("bench.") for _, command in SECTIONS]
+    unknown = [name for name in wanted if name not in names]
+    if unknown:
+        sys.exit(f"there is no measurement {unknown[0]!r}; they are {', '.join(names)}")
+    sections = _written(OUTPUT.read_text()) if OUTPUT.exists() else {}
+    for name, (title, command) in zip(names, SECTIONS, strict=True):
+        if wanted and name not in wanted:
+            continue
         print(f"== {command}", flush=True)
-        environment = dict(EXECUTION_ENVIRONMENT) | dict(os.environ) | {"GLOG_v": "3"}
-        run = subprocess.run(
-            [sys.executable, "-m", *command.split()],
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-            env=environment,
-            cwd=DOCS.parent,
-        )
-        print(run.stdout, flush=True)
-        body = run.stdout.strip()
-        parts += [f"## {title}", f"`python -m {command}`", body if "|--" in body else f"```\n{body}\n```"]
-    OUTPUT.write_text("\n\n".join(parts) + "\n")
+        sections[title] = _measured(command)
+        print(sections[title], flush=True)
+        bodies = [f"## {t}\n\n{sections[t]}" for t, _ in SECTIONS if t in sections]
+        OUTPUT.write_text("\n\n".join([HEAD, *bodies]) + "\n")
     print(f"written to {OUTPUT}")
+
+
+def _measured(command: str) -> str:
+    environment = dict(EXECUTION_ENVIRONMENT) | dict(os.environ) | {"GLOG_v": "3"}
+    run = subprocess.run(
+        [sys.executable, "-m", *command.split()],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env=environment,
+        cwd=DOCS.parent,
+    )
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    body = run.stdout.strip()
+    shown = body if "|--" in body else f"```\n{body}\n```"
+    return f"`python -m {command}` on {date.today().isoformat()}: {machine}\n\n{shown}"
+
+
+def _written(text: str) -> dict[str, str]:
+    """The sections of the file by title."""
+    parts = text.split("\n## ")[1:]
+    return {title: body.strip() for title, _, body in (part.partition("\n") for part in parts)}
 
 
 if __name__ == "__main__":
