@@ -1,4 +1,4 @@
-"""Measurements, one after the other, into docs/benchmarks.md: `make bench` runs all, `python -m bench pack` one of them.
+"""Measurements, one after the other, into docs/benchmarks.md: `make bench` runs all, `python -m bench pack` one.
 
 Each section is replaced as soon as it is measured; the others stay as they are. Give it a quiet machine: what else runs
 on the same cores shows in the numbers.
