@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from hyperoffload_core.analysis.relaxation import either_or, promising_cuts, relax
+from hyperoffload_core.analysis.cuts import either_or, promising_cuts
+from hyperoffload_core.analysis.relaxation import relaxed_bound_ns
 from hyperoffload_core.hardware import Hardware
 from hyperoffload_core.ir import Graph, storages_of
 
@@ -66,6 +67,5 @@ def step_lower_bound_ns(
         return compute
     cuts, tightest = promising_cuts(graph, durations_ns, hardware, limit_bytes)
     merged = either_or(graph, cuts, tightest)
-    plain = relax(graph, durations_ns, hardware, limit_bytes, cuts)
-    merging = relax(graph, durations_ns, hardware, limit_bytes, cuts, merged) if merged else plain
-    return max(compute, plain.bound_ns, merging.bound_ns)
+    ways = [(), merged] if merged else [()]
+    return max(compute, *(relaxed_bound_ns(graph, durations_ns, hardware, limit_bytes, cuts, way) for way in ways))
