@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hyperoffload_core.explain.explanation import Explanation, explain
 from hyperoffload_core.explain.moves import MoveVerdict, move_verdicts
 from hyperoffload_core.explain.step import step_of
 from hyperoffload_core.explain.verdicts import Cause, verdicts_of
@@ -28,11 +27,6 @@ class TransferValues:
     cause: Cause
     remedy: str
     gain_ns: int | None
-
-
-def explained(profile: Profile, step: int | None = None) -> Explanation:
-    """One step of a profile explained, the median one unless it is named."""
-    return explain(profile, profile.median_step if step is None else step)
 
 
 def move_values(profile: Profile, step: int) -> dict[int, MoveVerdict]:

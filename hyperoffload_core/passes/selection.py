@@ -30,12 +30,10 @@ Choice = tuple[int, int]
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the effect of a gap is estimated with: op times in ns by position, and how much longer than alone a transfer
-    takes because its link is shared (``congestion``, at least 1)."""
+    """What the effect of a gap is estimated with: op times in ns by position."""
 
     op_start_ns: Integers
     op_end_ns: Integers
-    congestion: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -82,21 +80,19 @@ def find_candidates(
         size = problem.storage_bytes[use.storage]
         out_ns = transfer_ns(size, hardware.link_out)
         in_ns = transfer_ns(size, hardware.link_in)
-        slow_out = int(out_ns * estimate.congestion)
-        slow_in = int(in_ns * estimate.congestion * (1 + 1 / LEAD_DIVISOR))
 
-        def freed_from(left: int, write: int, slow_out: int = slow_out) -> int:
+        def freed_from(left: int, write: int, out_ns: int = out_ns) -> int:
             if not exact:
                 return left + 2
-            done = (ends[write] if write >= 0 else 0) + slow_out
+            done = (ends[write] if write >= 0 else 0) + out_ns
             done = max(done, ends[left] if left >= 0 else 0)
             return bisect_left(starts, done) + 1
 
-        def free_until(right: int, slow_in: int = slow_in) -> int:
+        def free_until(right: int, lead_ns: int = int(in_ns * (1 + 1 / LEAD_DIVISOR))) -> int:
             if not exact:
                 return right
             deadline = starts[right] if right < count else ends[-1]
-            return bisect_right(ends, deadline - slow_in)
+            return bisect_right(ends, deadline - lead_ns)
 
         writes = [p for p, w in zip(use.positions, use.writes, strict=True) if w]
         first, last = use.positions[0], use.positions[-1]

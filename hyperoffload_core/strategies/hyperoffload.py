@@ -4,11 +4,12 @@ After arXiv 2602.00748 (cache operators in the graph, lifetimes known before the
 execution order); the paper's algorithm is not public, so the method here is our own:
 
 1. orders of the ops in which less is alive at once (`passes.order`);
-2. for each, the reuse gaps to leave the device in, chosen per byte moved where memory is over the limit
-   (`passes.selection`), for several margins and degrees of link contention;
+2. for each, the reuse gaps to leave the device in, chosen by what they relieve where memory is over the limit per what
+   they add to the step (`passes.choice`), in several ways;
 3. placement of every transfer in time (`passes.placement`), which is also the judge of each choice;
 4. a search that forbids the gap behind the worst stall and chooses again;
-5. addresses; where they do not fit the limit, planning is repeated with that much less memory.
+5. addresses; where they do not fit the limit, placement with a real allocator (`passes.arena`), and planning again with
+   a little less memory.
 
 `strategies.paging` gives further plans, which win where they are faster and meet any feasible limit.
 """
