@@ -29,6 +29,9 @@ _LINK_WEIGHT = 0.03
 _POOLING = 0.2
 _SHARES = 16
 _TOGETHER = 12
+_ROUNDS = 1000
+"""Of very many candidates, one in so many is taken at once, so that the time does not grow with their square."""
+_STRETCH = 256
 _NOISE = 0.3
 _MOST_GIVEN_UP = 5
 _WHOLE = 0.99
@@ -161,6 +164,7 @@ class Choosing:
         Several are taken at once while much is missing, the best ones of those that relieve the worst slot.
         """
         noise = None
+        together = max(_TOGETHER, len(self.available) // _ROUNDS)
         while True:
             over = self.occupied - self.limit
             worst = int(np.argmax(over))
@@ -175,10 +179,10 @@ class Choosing:
                 if noise is None:
                     noise = np.random.default_rng(rng.getrandbits(32)).normal(0.0, _NOISE, len(self.available))
                 scores = scores * np.exp(noise[rows])
-            if len(rows) <= _TOGETHER:
+            if len(rows) <= together:
                 ranked = np.argsort(-scores, kind="stable")
             else:
-                best = np.argpartition(-scores, _TOGETHER)[:_TOGETHER]
+                best = np.argpartition(-scores, together)[:together]
                 ranked = best[np.lexsort((best, -scores[best]))]
             wanted = int(over[worst]) // _TOGETHER
             for place in ranked.tolist():
@@ -193,9 +197,14 @@ class Choosing:
     def _settled(self) -> Chosen:
         """Undo what is not needed, dearest first, and measure what is left."""
         c = self.c
+        # What is given up only adds to what is on the device, so a stretch that was too full once stays so.
+        peaks = np.maximum.reduceat(self.occupied, np.arange(0, self.slots, _STRETCH))
         for row in sorted(list(self.taken)[self.forced :], key=lambda r: -float(c.in_ns[r] + self.out_ns[r])):
+            most = self.limit - int(c.bytes[row])
             if not self._spares_a_store(row) and all(
-                (self.occupied[part] + int(c.bytes[row]) <= self.limit).all() for part in self._parts(row)
+                peaks[-(-part.start // _STRETCH) : part.stop // _STRETCH].max(initial=0) <= most
+                and self.occupied[part].max(initial=0) <= most
+                for part in self._parts(row)
             ):
                 self._give_up(row)
         self._load()
