@@ -23,10 +23,9 @@ from hyperoffload_core.metrics import step_metrics
 from hyperoffload_core.passes.addresses import pack_plan
 from hyperoffload_core.passes.placement import NoPlacementError
 from hyperoffload_core.passes.plan import Plan, moved_bytes
-from hyperoffload_core.passes.timing import time_plan
+from hyperoffload_core.passes.timing import stay_spans, time_plan
 from hyperoffload_core.policy import Policy, match_rules, policy_to_document
 from hyperoffload_core.schedule import OpTime, Residency, Schedule, Transfer
-from hyperoffload_core.simulator import EventTimes
 from hyperoffload_core.sizes import format_bytes
 from hyperoffload_core.strategies import Request, find_strategy, resolve_options
 from hyperoffload_core.verifier import violations
@@ -145,7 +144,13 @@ def schedule_of_plan(
         )
         for index, t in enumerate(packed.transfers)
     )
-    residencies = _residencies(packed, times, step_ns)
+    assert packed.offsets is not None
+    residencies = tuple(
+        Residency(stay.storage, offset, start, end)
+        for stay, offset, (start, end) in zip(
+            packed.stays, packed.offsets, stay_spans(packed, times, step_ns), strict=True
+        )
+    )
     metrics = step_metrics(
         [s.bytes for s in graph.storages],
         [op.workspace_bytes for op in graph.ops],
@@ -177,18 +182,3 @@ def _may_recompute(policy_document: dict[str, object]) -> bool:
     """Whether the policy allows schedules that run ops again: then bounds on what has to move do not hold."""
     options = policy_document.get("options")
     return isinstance(options, dict) and bool(options.get("recompute", False))
-
-
-def _residencies(plan: Plan, times: EventTimes, step_ns: int) -> tuple[Residency, ...]:
-    assert plan.offsets is not None
-    result, last_part = [], plan.last_parts()
-    for stay, offset in zip(plan.stays, plan.offsets, strict=True):
-        if stay.fetch is not None:
-            start = int(times.transfer_start[stay.fetch])
-        else:
-            start = int(times.op_start[plan.order[stay.begin]]) if stay.begin >= 0 else 0
-        end = int(times.op_end[plan.order[stay.last]]) if stay.last >= 0 else 0
-        if stay.store is not None:
-            end = max(end, int(times.transfer_end[last_part[stay.store]]))
-        result.append(Residency(stay.storage, offset, start, step_ns if stay.to_end else end))
-    return tuple(result)

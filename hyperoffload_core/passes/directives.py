@@ -13,13 +13,12 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from hyperoffload_core.analysis.lifetimes import Uses, uses_in_order
-from hyperoffload_core.hardware import Hardware, transfer_ns
+from hyperoffload_core.hardware import Hardware
 from hyperoffload_core.ir import Graph
-from hyperoffload_core.passes.events import bind_events
 from hyperoffload_core.passes.insertion import insert_cache_operators
 from hyperoffload_core.passes.plan import Plan, PlannedTransfer, Stay
 from hyperoffload_core.passes.selection import WRAP, gap_sets
-from hyperoffload_core.simulator import event_times
+from hyperoffload_core.passes.timing import stay_spans, time_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,30 +172,7 @@ def _by_direction(
 
 
 def with_spans(graph: Graph, plan: Plan, durations_ns: Sequence[int], hardware: Hardware) -> Plan:
-    """The plan with the times it would have if every storage had memory of its own."""
-    edges = bind_events(plan, ())
-    times = event_times(
-        plan.order,
-        edges.op_waits,
-        plan.links,
-        edges.after_ops,
-        edges.after_transfers,
-        durations_ns,
-        [
-            transfer_ns(graph.storages[t.storage].bytes, hardware.link_out if t.kind == "store" else hardware.link_in)
-            for t in plan.transfers
-        ],
-    )
-    step_ns = max(int(times.op_end.max(initial=0)), int(times.transfer_end.max(initial=0)))
-    spans = []
-    for stay in plan.stays:
-        if stay.fetch is not None:
-            start = int(times.transfer_start[stay.fetch])
-        else:
-            start = int(times.op_start[plan.order[stay.begin]]) if stay.begin >= 0 else 0
-        end = int(times.op_end[plan.order[stay.last]]) if stay.last >= 0 else 0
-        if stay.store is not None:
-            end = max(end, int(times.transfer_end[stay.store]))
-        spans.append((start, step_ns if stay.to_end else end))
+    """The plan, which has no offsets yet, with the times it would have if every stay had memory of its own."""
+    _, times, step_ns = time_plan(graph, plan, durations_ns, hardware)
     op_spans = tuple((int(times.op_start[op]), int(times.op_end[op])) for op in plan.order)
-    return replace(plan, spans_ns=tuple(spans), op_spans_ns=op_spans)
+    return replace(plan, spans_ns=stay_spans(plan, times, step_ns), op_spans_ns=op_spans)
