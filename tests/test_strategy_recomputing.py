@@ -19,7 +19,8 @@ from hyperoffload_core.policy import Action, Policy, Rule
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.strategies import Cancelled, Request, hyperoffload
 from hyperoffload_core.strategies.base import OptionValue
-from hyperoffload_core.strategies.recomputing import plan_step_ns, with_recomputation
+from hyperoffload_core.strategies.planned import plan_step_ns
+from hyperoffload_core.strategies.recomputing import with_recomputation
 from hyperoffload_core.verifier import violations
 from tests.byte_machine import run_bytes
 from tests.graphs import BIG, SMALL, TINY, TINY_HALF, graphs, saving_layers

@@ -49,10 +49,9 @@ from hyperoffload_core.passes.selection import (
     resident_slots,
 )
 from hyperoffload_core.passes.splitting import split_transfers
-from hyperoffload_core.passes.timing import time_plan
-from hyperoffload_core.simulator import DeadlockError
 from hyperoffload_core.strategies.base import Option, Request, Strategy
 from hyperoffload_core.strategies.paging import PagingSetup, farthest_next_use, least_recently_used, paged_plan
+from hyperoffload_core.strategies.planned import NEVER, plan_step_ns
 from hyperoffload_core.strategies.recomputing import with_recomputation
 
 _SECONDS = {"fast": 0.3, "normal": 0.8, "best": 20.0}
@@ -68,7 +67,6 @@ _WORTH_ANOTHER = 0.01
 _NEAR = 1.25
 """In a large graph, paging is not tried against a step that is within this factor of the bound."""
 _SPARED = 0.05
-_NEVER = 1 << 62
 _SMALLEST_PART = 1000
 _ANOTHER_ORDER = 1e-3
 """Another order of the ops is planned as well if it saves this part of the live bytes, at the peak or on average."""
@@ -145,7 +143,7 @@ def plan(request: Request) -> Plan:
     search_seconds = min(seconds, _SECONDS_AHEAD) if exact else seconds
     best: _Solution | None = None
     plans: list[Plan] = []
-    sticks_out, fastest = 0.0, _NEVER
+    sticks_out, fastest = 0.0, NEVER
     large = len(request.graph.ops) > _LARGE
     for attempt, margin in enumerate(_MARGINS[1:] if large else _MARGINS):
         target = int(limit * (1 - margin))
@@ -170,19 +168,19 @@ def plan(request: Request) -> Plan:
                 break
         if not large:
             plans += _with_addresses(request, best, target)
-        fastest = min((_step_ns(request, plan) for plan in plans), default=_NEVER)
+        fastest = min((plan_step_ns(request, plan) for plan in plans), default=NEVER)
         if fastest <= best.placement.step_ns * (1 + _WORTH_ANOTHER):
             break
-    fastest = min((_step_ns(request, plan) for plan in plans), default=_NEVER)
+    fastest = min((plan_step_ns(request, plan) for plan in plans), default=NEVER)
     if not plans:
         request.progress(0.9, "paging: the limit leaves no room for a schedule with foresight")
-    plans += _paged(request, variants, kept, bound, None if fastest == _NEVER else fastest)
-    found = min(plans, key=lambda plan: _step_ns(request, plan), default=None)
-    step_ns = _NEVER if found is None else _step_ns(request, found)
+    plans += _paged(request, variants, kept, bound, None if fastest == NEVER else fastest)
+    found = min(plans, key=lambda plan: plan_step_ns(request, plan), default=None)
+    step_ns = NEVER if found is None else plan_step_ns(request, found)
     if step_ns > bound and exact:
         found = _optimum(request, step_ns, _EXACT_SECONDS[effort]) or found
-        step_ns = _NEVER if found is None else _step_ns(request, found)
-    if found is None or step_ns == _NEVER:
+        step_ns = NEVER if found is None else plan_step_ns(request, found)
+    if found is None or step_ns == NEVER:
         raise NoPlacementError
     if step_ns > bound:
         found = split_transfers(request.graph, found, request.durations_ns, request.hardware)
@@ -198,7 +196,7 @@ def _optimum(request: Request, step_ns: int, seconds: float) -> Plan | None:
     graph = request.graph
     request.progress(0.95, "searching for the shortest step of a small graph")
     instance = make_instance(graph, request.durations_ns, request.hardware, request.limit_bytes, request.actions)
-    known_ns = UNBOUNDED if step_ns == _NEVER else step_ns
+    known_ns = UNBOUNDED if step_ns == NEVER else step_ns
     return find_optimum(instance, known_ns, UNBOUNDED, seconds, request.check_cancelled).plan
 
 
@@ -421,14 +419,6 @@ def _with_addresses(request: Request, solution: _Solution, target_bytes: int) ->
                 )
             ]
     return []
-
-
-def _step_ns(request: Request, plan: Plan) -> int:
-    """What the step of a plan with addresses takes; never, where it waits in a circle."""
-    try:
-        return time_plan(request.graph, plan, request.durations_ns, request.hardware)[2]
-    except DeadlockError:
-        return _NEVER
 
 
 STRATEGY = Strategy(

@@ -23,13 +23,11 @@ from hyperoffload_core.passes.recomputation import (
     recompute_candidates,
     recompute_together,
 )
-from hyperoffload_core.passes.timing import time_plan
-from hyperoffload_core.simulator import DeadlockError
 from hyperoffload_core.strategies.base import Request
+from hyperoffload_core.strategies.planned import NEVER, plan_step_ns
 
 _PARTS = 32
 _ASCENDING = (1, 2, 4, 8, 16, 32)
-_NEVER = 1 << 62
 _NEAR = 1.05
 """A quick plan within this factor of the best step may be better still with the effort that was asked for."""
 
@@ -102,11 +100,11 @@ class _Row:
             progress=_unwatched,
         )
         if graph is self.request.graph or sum(request.durations_ns) >= self.best_ns:
-            return _NEVER
+            return NEVER
         try:
             plan = self.planned(request)
         except NoPlacementError:
-            return _NEVER
+            return NEVER
         step_ns = plan_step_ns(request, plan)
         if step_ns < self.best_ns:
             self.best, self.best_ns = replace(plan, graph=graph), step_ns
@@ -155,11 +153,3 @@ def _cheapest(graph: Graph, candidates: Sequence[RecomputeCandidate], over: Sequ
 
 def _unwatched(_fraction: float, _words: str) -> None:
     """The progress of one plan of many says little."""
-
-
-def plan_step_ns(request: Request, plan: Plan) -> int:
-    """What the step of a plan with addresses takes; never, where it waits in a circle."""
-    try:
-        return time_plan(request.graph, plan, request.durations_ns, request.hardware)[2]
-    except DeadlockError:
-        return _NEVER
