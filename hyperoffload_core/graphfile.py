@@ -69,7 +69,7 @@ def read_graph(path: Path) -> GraphFile:
     try:
         document = read_json(path)
     except (OSError, ValueError, EOFError) as error:
-        raise GraphFileError(f"{path}: not a graph file ({error})") from error
+        raise GraphFileError(f"{path}: not a graph file ({getattr(error, 'strerror', None) or error})") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise GraphFileError(f'{path}: not a graph file (one says "format": "{FORMAT}")')
     if document.get("version") != VERSION:

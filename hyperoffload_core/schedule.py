@@ -360,7 +360,7 @@ def read_schedule(path: Path) -> Schedule:
     try:
         document = read_json(path)
     except (OSError, ValueError, EOFError) as error:
-        raise ScheduleFileError(f"{path}: not a schedule file ({error})") from error
+        raise ScheduleFileError(f"{path}: not a schedule file ({getattr(error, 'strerror', None) or error})") from error
     if not isinstance(document, dict):
         raise ScheduleFileError(f"{path}: not a schedule file (the document is no object)")
     try:

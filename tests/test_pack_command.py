@@ -113,6 +113,8 @@ def test_what_is_wrong_in_a_file_is_named_with_line_and_column(text: str, says: 
         (["input.csv", "--capacity", "11"], "the capacity 11 is impossible; 12 bytes are needed at once"),
         (["input.csv", "--capacity", "12x"], "'12x' is not a size"),
         (["input.csv", "--seconds", "0"], "--seconds 0 is no time"),
+        (["input.csv", "--seconds", "nan"], "--seconds nan is no time"),
+        (["input.csv", "--seconds", "inf"], "--seconds inf is no time"),
         (["input.csv", "--output", "input.csv"], "input.csv exists; add --force"),
         (["ring.csv", "--capacity", "2"], "the search has proved that 3 bytes are needed"),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf, nan
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from hyperoffload_core.cost import Durations
 from hyperoffload_core.hardware import Hardware
 from hyperoffload_core.ir import Graph
 from hyperoffload_core.policy import Policy, Rule
-from hyperoffload_core.strategies import STRATEGIES, StrategyError
+from hyperoffload_core.strategies import STRATEGIES, StrategyError, resolve_options
 from hyperoffload_core.strategies.base import OptionValue
 from tests.graphs import TINY, TINY_HALF, graphs, training
 
@@ -102,3 +103,19 @@ def test_a_share_above_one_is_refused(name: str) -> None:
     policy = Policy(strategy=name, options={"ratio": 1.5})
     with pytest.raises(StrategyError, match="it is a share, from 0 to 1"):
         compile_schedule(graph, Durations((10,) * len(graph.ops), "made up"), TINY, policy)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_no_number_is_taken_that_cannot_be_computed_with(name: str) -> None:
+    strategy = STRATEGIES[name]
+    for option in strategy.options:
+        wanted = type(option.default)
+        if wanted is float:
+            for value in (nan, inf, -inf, 2.0**60):
+                with pytest.raises(StrategyError, match="numbers go up to 2\\^53"):
+                    resolve_options(strategy, {option.name: value})
+        if wanted is int:
+            with pytest.raises(StrategyError, match="numbers go up to 2\\^53"):
+                resolve_options(strategy, {option.name: 10**23})
+            with pytest.raises(StrategyError, match="it takes a whole number"):
+                resolve_options(strategy, {option.name: nan})

@@ -284,6 +284,11 @@ def test_peak_can_take_its_distances_from_sizes_and_one_constant_kernel_time() -
     assert [t.op for t in schedule.op_times if stores & set(t.waits)] == [1 + 1 + 2]
 
 
+def test_peak_says_where_its_headroom_leaves_no_room() -> None:
+    report = compiled(nested(), "mindspore-peak", 30, PEAK_MODELED_HEADROOM_BYTES=40, **NEAR).notes[0]
+    assert "not to 0 B, as the limit is not above PEAK_MODELED_HEADROOM_BYTES" in report
+
+
 def test_peak_reports_a_target_it_cannot_reach() -> None:
     schedule = compiled(nested(), "mindspore-peak", 30, PEAK_MODELED_HEADROOM_BYTES=20, **NEAR)
     report, over = schedule.notes

@@ -18,6 +18,8 @@ from hyperoffload_core.errors import UserError
 from hyperoffload_core.files import write_whole
 from hyperoffload_core.sizes import format_bytes, parse_bytes
 
+LONGEST_S = 86_400
+
 
 class CapacityError(UserError):
     """A capacity that no packing meets, or that none was found for in the time allowed."""
@@ -47,8 +49,8 @@ def pack(
     from hyperoffload_core.packing.pack import pack as find_packing
     from hyperoffload_core.packing.problem import make_problem
 
-    if seconds <= 0:
-        raise OptionError(f"--seconds {seconds:g} is no time to search; give a number above 0")
+    if not 0 < seconds <= LONGEST_S:
+        raise OptionError(f"--seconds {seconds:g} is no time to search; give a number above 0, up to {LONGEST_S:,}")
     capacity_bytes = None if capacity is None else parse_bytes(capacity)
     if output is not None:
         writable(output, force)

@@ -143,8 +143,9 @@ def _recompiled(schedule: Schedule, question: str, asked: Keep | OtherLimit, dur
         return Answer(question, "recompiled", before, None, None, str(error), f"not possible: {error}", None)
     unchanged = numbers_of(compiled_again(schedule, policy, durations))
     after = numbers_of(changed)
+    effort = " (effort fast)" if "effort" in policy.options else ""
     text = (
-        f"recompiled (effort fast) the step takes {_change(unchanged, after)}, compared with the same compilation "
+        f"recompiled{effort} the step takes {_change(unchanged, after)}, compared with the same compilation "
         f"without the change; the schedule as it is takes {format_ns(before.step_ns)}"
     )
     return Answer(question, "recompiled", before, after, unchanged, "", text, changed)
@@ -156,7 +157,7 @@ def compiled_again(schedule: Schedule, policy: Policy, durations: Durations) -> 
 
 
 def _policy(schedule: Schedule) -> Policy:
-    """The policy a schedule was compiled from, at effort fast and with its limit in bytes."""
+    """The policy a schedule was compiled from, with its limit in bytes, and at effort fast where there is a choice."""
     try:
         policy = policy_from_document({"strategy": schedule.strategy, **schedule.policy})
         strategy = find_strategy(policy.strategy)

@@ -52,6 +52,9 @@ _MODULES = (
     hyperoffload,
     optimal,
 )
+LARGEST = 2**53
+_TAKES = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
+
 STRATEGIES: dict[str, Strategy] = {m.STRATEGY.name: m.STRATEGY for m in _MODULES}
 
 __all__ = [
@@ -86,7 +89,10 @@ def resolve_options(strategy: Strategy, given: Mapping[str, OptionValue]) -> dic
         wanted = type(option.default)
         fits = isinstance(value, wanted) and isinstance(value, bool) == isinstance(option.default, bool)
         if not fits and not (wanted is float and isinstance(value, int) and not isinstance(value, bool)):
-            raise StrategyError(f"option {name!r} of {strategy.name!r} is {value!r}; it takes a {wanted.__name__}")
+            raise StrategyError(f"option {name!r} of {strategy.name!r} is {value!r}; it takes {_TAKES[wanted]}")
+        # Strategies multiply options and give them to NumPy: neither nan nor what a double or an int64 cannot hold.
+        if isinstance(value, int | float) and not abs(value) <= LARGEST:
+            raise StrategyError(f"option {name!r} of {strategy.name!r} is {value}; numbers go up to 2^53")
         if option.choices and value not in option.choices:
             raise StrategyError(
                 f"option {name!r} of {strategy.name!r} is {value!r}; choose one of {', '.join(option.choices)}"

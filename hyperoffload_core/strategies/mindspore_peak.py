@@ -144,10 +144,11 @@ def _select(
     if final <= threshold_bytes:
         return chosen, ""
     op = graph.ops[int(curve.argmax())]
+    below = "" if threshold_bytes > 0 else ", as the limit is not above PEAK_MODELED_HEADROOM_BYTES"
     return chosen, (
         f"the modelled peak fell from {format_bytes(initial)} to {format_bytes(final)}, not to "
-        f"{format_bytes(threshold_bytes)}: {len(taken_values)} values selected, peak at op {op.id} ({op.name}), "
-        f"workspace there {format_bytes(op.workspace_bytes)}"
+        f"{format_bytes(max(threshold_bytes, 0))}{below}: {len(taken_values)} values selected, "
+        f"peak at op {op.id} ({op.name}), workspace there {format_bytes(op.workspace_bytes)}"
     )
 
 
