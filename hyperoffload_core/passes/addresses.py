@@ -20,7 +20,8 @@ _BLOCKS_LAID = 50_000
 _CORES = ((0.9, 0.0), (0.9, 0.01), (0.8, 0.025), (0.8, 0.05))
 """(share of the peak above which memory is nearly full, share of the capacity by which it may be exceeded), in turn."""
 _CORE_NODES = 800
-_LARGEST_CORE = 500_000
+_LARGEST_CORE = 160_000
+"""Blocks x slices of the largest core that is searched: larger ones are not laid within so many nodes."""
 
 
 def alignment_bytes(size: int) -> int:
