@@ -305,3 +305,9 @@ def test_ctrl_c_cancels_a_run(tmp_path: Path) -> None:
     assert not any(process_started(w) for w in workers)
     listed = json.loads(hyperoffload("runs", "--json", folder=tmp_path).stdout)
     assert [r["status"] for r in listed] == ["cancelled"] * 2
+
+
+def test_strategies_lists_what_an_option_may_be(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["strategies"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "--option effort=normal" in said and "(one of fast, normal, best)" in said

@@ -17,7 +17,9 @@ def strategies(json: Json = False) -> None:
                     "title": s.title,
                     "help": s.help,
                     "source": s.source,
-                    "options": [{"name": o.name, "default": o.default, "help": o.help} for o in s.options],
+                    "options": [
+                        {"name": o.name, "default": o.default, "help": o.help, "choices": o.choices} for o in s.options
+                    ],
                 }
                 for s in STRATEGIES.values()
             ]
@@ -28,5 +30,6 @@ def strategies(json: Json = False) -> None:
         console.print(f"  {s.help}", markup=False)
         console.print(f"  Source: {s.source}", markup=False, style="dim")
         for o in s.options:
-            console.print(f"  --option {o.name}={o.default}  {o.help}", markup=False)
+            one_of = f" (one of {', '.join(o.choices)})" if o.choices else ""
+            console.print(f"  --option {o.name}={o.default}  {o.help}{one_of}", markup=False)
         console.print()
