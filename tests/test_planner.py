@@ -42,7 +42,7 @@ def compiled(
 
 
 @given(graphs(), st.sampled_from([TINY, TINY_HALF]), st.floats(0, 1), st.sampled_from(["reactive", "hyperoffload"]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_every_schedule_passes_the_verifier_and_meets_any_feasible_limit(
     graph: Graph, hardware: Hardware, fraction: float, strategy: str
 ) -> None:
@@ -54,7 +54,7 @@ def test_every_schedule_passes_the_verifier_and_meets_any_feasible_limit(
 
 
 @given(graphs(), st.floats(0, 1), st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_random_durations_never_raise_the_peak_above_the_reserved_bytes(
     graph: Graph, fraction: float, seed: int
 ) -> None:
@@ -184,7 +184,7 @@ def test_the_order_that_releases_early_is_legal(graph: Graph) -> None:
 
 
 @given(graphs(), st.floats(0, 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_lower_bound_never_falls_below_the_sum_of_the_ops(graph: Graph, fraction: float) -> None:
     ns = durations(graph).ns
     assert step_lower_bound_ns(graph, ns, TINY, int(live_peak_bytes(graph) * fraction)) >= sum(ns)
