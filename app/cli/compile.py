@@ -119,6 +119,7 @@ def _print(schedule: Schedule) -> None:
     metrics, again = schedule.metrics, _recomputed(schedule)
     console.print(f"{schedule.graph.name} on {schedule.hardware.title}, {schedule.strategy} (predicted)", markup=False)
     above = metrics.step_ns / metrics.lower_bound_ns - 1 if metrics.lower_bound_ns else 0.0
+    within = max(schedule.memory_limit_bytes, metrics.reserved_bytes)  # over the limit, it is a bound for what it takes
     print_table(
         [("", "left"), ("", "right")],
         [
@@ -128,7 +129,7 @@ def _print(schedule: Schedule) -> None:
             ["step", time(metrics.step_ns)],
             ["compute", time(metrics.compute_ns)],
             *([["run again", f"{len(again):,} ops, {time(sum(again))} of compute"]] if again else []),
-            ["lower bound", f"{time(metrics.lower_bound_ns)} (step is {above:.1%} above)"],
+            [f"lower bound in {size(within)}", f"{time(metrics.lower_bound_ns)} (step is {above:.1%} above)"],
             ["blocking", time(metrics.blocking_ns)],
             ["exposed", time(metrics.exposed_ns)],
             ["moved out", size(metrics.bytes_out)],

@@ -186,6 +186,8 @@ def _print_moves(e: Explanation, moves: Sequence[MoveVerdict], title: str = "") 
 
 
 def _print_stalls(e: Explanation, stalls: Sequence[Stall]) -> None:
+    if not e.lost.stalls:
+        console.print("no op waits for a transfer", style="dim")
     for rank, stall in enumerate(stalls, 1):
         console.print(f"{rank}. {time(stall.lost_ns)} ({stall.cause}): {stall.text}", markup=False)
         _print_remedies(stall.remedies)
