@@ -54,7 +54,7 @@ def _why_not(row: Row) -> str:
 
 def matrix_table(rows: Sequence[Row]) -> list[str]:
     """Rows hardware x limit, a column per strategy with its step over the bound; OURS first, with its compile time."""
-    others = [s for s in dict.fromkeys(r.strategy for r in rows) if s != OURS]
+    others = [s for s in dict.fromkeys(r.strategy for r in rows) if s not in (OURS, RECOMPUTING[0])]
     by_cell = {(r.hardware, r.limit, r.strategy): r for r in rows}
     lines = [
         f"| hardware | limit | bound ms | {OURS} | compiled in s | " + " | ".join(others) + " |",
