@@ -9,6 +9,7 @@ not.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 
 from hyperoffload_core.passes.addresses import alignment_bytes
@@ -31,16 +32,8 @@ def place_with_addresses(
     ``bounds`` are earliest starts of the transfers, as of a `Placement`. Raises `NoPlacementError` where holes run out.
     """
     play = _ArenaPlay(problem, inserted, limit_bytes, list(bounds), spared_bytes)
-    placement = play.run()
-    plan = to_plan(problem, placement)
-    return Plan(
-        order=plan.order,
-        stays=plan.stays,
-        transfers=plan.transfers,
-        links=plan.links,
-        homes=plan.homes,
-        spans_ns=plan.spans_ns,
-        op_spans_ns=plan.op_spans_ns,
+    return replace(
+        to_plan(problem, play.run()),
         offsets=tuple(play.offset),
         workspace_offsets=tuple(sorted(play.workspace_offset.items())),
     )
@@ -117,24 +110,24 @@ class _ArenaPlay(Play):
         made: list[int] = []
         for index in sorted(self.produced[position], key=lambda i: -self._size(i)):
             if not self._begin(index, position):
-                for other in made:
-                    self._end(other)
-                    if other in self.fixed:
-                        self.reserved.append(self._reservation(other))
+                self._take_back(made)
                 return False
             made.append(index)
         workspace = self.problem.workspace_bytes[position]
         if workspace:
             low = self._hole(workspace, position, position, high_end=True)
             if low is None:
-                for other in made:
-                    self._end(other)
-                    if other in self.fixed:
-                        self.reserved.append(self._reservation(other))
+                self._take_back(made)
                 return False
             self.workspace_offset[position] = low
             self.free.take_at(low, workspace)
         return True
+
+    def _take_back(self, begun: Sequence[int]) -> None:
+        for index in begun:
+            self._end(index)
+            if index in self.fixed:
+                self.reserved.append(self._reservation(index))
 
     def _fetch_begins(self, stay_index: int) -> bool:
         return self._begin(stay_index, self.position)

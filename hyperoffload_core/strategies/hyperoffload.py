@@ -142,8 +142,16 @@ def plan(request: Request) -> Plan:
     exact = bool(request.options.get("exact", True)) and _searchable(request)
     search_seconds = min(seconds, _SECONDS_AHEAD) if exact else seconds
     best: _Solution | None = None
-    plans: list[Plan] = []
-    sticks_out, fastest = 0.0, NEVER
+    found: Plan | None = None
+    sticks_out, step_ns = 0.0, NEVER
+
+    def consider(plans: Sequence[Plan]) -> None:
+        nonlocal found, step_ns
+        for other in plans:
+            other_ns = plan_step_ns(request, other)
+            if other_ns < step_ns:
+                found, step_ns = other, other_ns
+
     large = len(request.graph.ops) > _LARGE
     for attempt, margin in enumerate(_MARGINS[1:] if large else _MARGINS):
         target = int(limit * (1 - margin))
@@ -154,33 +162,30 @@ def plan(request: Request) -> Plan:
         share = 1.0 if attempt == 0 else _LATER_SHARE
         deadline = time.process_time() + share * search_seconds
         best = _Search(request, target, bound, deadline).run(variants, best)
-        if best is None or best.placement.step_ns >= fastest:
+        if best is None or best.placement.step_ns >= step_ns:
             break
         request.progress((attempt + 0.7) / len(_MARGINS), "assigning addresses")
         if attempt % 2 == 0 or sticks_out <= _NEARLY or len(request.graph.ops) <= _SMALL:
             packed, height = pack_plan(request.graph, to_plan(best.variant.problem, best.placement), limit)
             if height <= limit:
-                plans.append(packed)
+                consider([packed])
                 break
             sticks_out = height / limit - 1
             if exact and (within := packed_within(request.graph, packed, limit)) is not None:
-                plans.append(within)
+                consider([within])
                 break
         if not large:
-            plans += _with_addresses(request, best, target)
-        fastest = min((plan_step_ns(request, plan) for plan in plans), default=NEVER)
-        if fastest <= best.placement.step_ns * (1 + _WORTH_ANOTHER):
+            consider(_with_addresses(request, best, target))
+        if step_ns <= best.placement.step_ns * (1 + _WORTH_ANOTHER):
             break
-    fastest = min((plan_step_ns(request, plan) for plan in plans), default=NEVER)
-    if not plans:
+    if found is None:
         request.progress(0.9, "paging: the limit leaves no room for a schedule with foresight")
-    plans += _paged(request, variants, kept, bound, None if fastest == NEVER else fastest)
-    found = min(plans, key=lambda plan: plan_step_ns(request, plan), default=None)
-    step_ns = NEVER if found is None else plan_step_ns(request, found)
+    consider(_paged(request, variants, kept, bound, None if found is None else step_ns))
     if step_ns > bound and exact:
-        found = _optimum(request, step_ns, _EXACT_SECONDS[effort]) or found
-        step_ns = NEVER if found is None else plan_step_ns(request, found)
-    if found is None or step_ns == NEVER:
+        optimum = _optimum(request, step_ns, _EXACT_SECONDS[effort])
+        if optimum is not None:
+            found, step_ns = optimum, plan_step_ns(request, optimum)
+    if found is None:
         raise NoPlacementError
     if step_ns > bound:
         found = split_transfers(request.graph, found, request.durations_ns, request.hardware)
