@@ -1,143 +1,20 @@
-"""The dashboard in a real browser, served by the real command over a database recorded from a real run.
-
-With ``HYPEROFFLOAD_PICTURES=1`` the larger demo workload is recorded instead of the tiny one, and the pictures of
-docs/dashboard.md are written to docs/images.
-"""
+"""The whole loop in a real browser: run, timeline, policy, job, comparison."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
-import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, FloatRect, Page, expect, sync_playwright
+from browsing import JOB_MS, Served, chart_box, picture, serve, shown_range, stop, watched
+from playwright.sync_api import Browser, Page, expect
 
 from db.database import open_database
 from db.queries import median_step, ops_window
 
 pytestmark = [pytest.mark.browser, pytest.mark.mindspore]
-
-ROOT = Path(__file__).resolve().parent.parent
-COMMAND = [sys.executable, str(ROOT / "hyperoffload.py")]
-PICTURES = ROOT / "docs" / "images" if os.environ.get("HYPEROFFLOAD_PICTURES") else None
-WORKLOAD = "demo" if PICTURES else "tiny"
-CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-JOB_MS = 240_000
-
-
-@dataclass
-class Served:
-    """A dashboard that is being served, and what the browser complained about on its pages."""
-
-    address: str
-    database: Path
-    complaints: list[str] = field(default_factory=list)
-
-
-def serve(database: Path) -> tuple[subprocess.Popen[bytes], str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [*COMMAND, "serve", "--database", str(database), "--port", str(port)]
-    process = subprocess.Popen(command, cwd=database.parent, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    address = f"http://127.0.0.1:{port}"
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            urllib.request.urlopen(address, timeout=2).close()
-            return process, address
-        except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.1)
-    process.kill()
-    raise AssertionError(f"serve did not come up: {process.communicate()[1].decode()}")
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    process.wait(timeout=20)
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    database = tmp_path_factory.mktemp("browser") / "hyperoffload.db"
-    run = [*COMMAND, "run", WORKLOAD, "--limit", "60%", "--link-bandwidth", "2GB/s", "--steps", "3"]
-    result = subprocess.run(
-        [*run, "--strategy", "reactive", "--database", str(database)], capture_output=True, text=True, timeout=300
-    )
-    assert result.returncode == 0, result.stderr
-    return database
-
-
-@pytest.fixture(scope="module")
-def served(recorded: Path) -> Iterator[Served]:
-    process, address = serve(recorded)
-    yield Served(address, recorded)
-    stop(process)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield launched
-        launched.close()
-
-
-@pytest.fixture
-def page(browser: Browser, served: Served) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    yield watched(context, served)
-    context.close()
-    assert served.complaints == []
-
-
-def watched(context: BrowserContext, served: Served) -> Page:
-    """A page that notes console errors, failed answers, and requests that leave this machine."""
-    page = context.new_page()
-    page.set_default_timeout(20_000)
-    served.complaints = []
-    inside = (served.address, "data:", "blob:")
-    note = served.complaints.append
-    page.on("console", lambda m: note(f"console: {m.text}") if m.type == "error" else None)
-    page.on("pageerror", lambda e: note(f"error: {e}"))
-    page.on("request", lambda r: note(f"left this machine: {r.url}") if not r.url.startswith(inside) else None)
-    page.on("response", lambda r: note(f"{r.status}: {r.url}") if r.status >= 400 else None)
-    return page
-
-
-def picture(page: Page, name: str) -> None:
-    if PICTURES is not None:
-        PICTURES.mkdir(parents=True, exist_ok=True)
-        page.wait_for_timeout(800)
-        page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
-
-
-def chart_box(page: Page) -> FloatRect:
-    """Where the drawn timeline is; a chart that is still being made has no place."""
-    expect(page.locator("#run-timeline .bars").first).to_be_attached()
-    chart = page.locator("#run-timeline .js-plotly-plot")
-    expect(chart).to_be_visible()
-    box = chart.bounding_box()
-    assert box is not None
-    return box
-
-
-def shown_range(page: Page) -> tuple[float, float]:
-    low, high = page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
-    return float(low), float(high)
 
 
 def test_from_a_run_to_an_exported_comparison(page: Page, served: Served) -> None:
