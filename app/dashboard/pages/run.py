@@ -5,24 +5,37 @@ from __future__ import annotations
 from typing import Any
 
 import dash
-from dash import dcc, html
+from dash import Input, Output, dcc, html
 
 from app.dashboard import parts
-from app.dashboard.pages import run_events
+from app.dashboard.pages import run_alive, run_details, run_timeline, run_transfers
 from app.dashboard.pages.guard import guarded
-from app.dashboard.pages.run_parts import blank_details, timeline_panel, transfers_panel
+from app.dashboard.pages.run_shown import RUN
 from app.dashboard.state import State, current_state
 from app.dashboard.views.numbers import run_numbers
 from app.dashboard.views.runs import STATUS_TONES, run_conditions, run_name, when
 from app.dashboard.views.step import StepView
 from db.database import DatabaseError
-from db.queries import RunRow, get_run, median_step
+from db.queries import RunRow, get_run, load_profile, median_step
 from profiles.alive import alive_at
+from profiles.chrome_trace import trace_bytes
+
+# Each is a module with ``panel(...)`` and ``register(app, shared)``.
+PANELS = (run_timeline, run_alive, run_details, run_transfers)
 
 
 def register(app: dash.Dash, shared: State) -> None:
     dash.register_page(__name__, path_template="/run/<run_id>", title="Run · HyperOffload", layout=guarded(layout))
-    run_events.register(app, shared)
+    for panel in PANELS:
+        panel.register(app, shared)
+
+    @app.callback(Output("run-download", "data"), Input("run-export", "n_clicks"), RUN, prevent_initial_call=True)
+    def export(clicks: int | None, run: dict[str, Any]) -> Any:
+        if not clicks:
+            return dash.no_update
+        row = get_run(shared.database, run["id"])
+        data = trace_bytes(load_profile(shared.database, row.id), row.title, compress=True)
+        return dcc.send_bytes(data, f"hyperoffload-run-{row.id}.trace.json.gz")
 
 
 def layout(run_id: str = "", step: str = "", **_: str) -> Any:
@@ -48,15 +61,9 @@ def layout(run_id: str = "", step: str = "", **_: str) -> Any:
             _head(run),
             _notice(run),
             parts.cards(run_numbers(run, view.curve.peak[1], prediction)),
-            timeline_panel(run, view, number),
-            html.Div(
-                [
-                    html.Section(id="run-alive", className="panel", **{"aria-live": "polite"}),
-                    html.Section(blank_details(), id="run-details", className="panel", **{"aria-live": "polite"}),
-                ],
-                className="columns",
-            ),
-            transfers_panel(view),
+            run_timeline.panel(run, view, number),
+            html.Div([run_alive.panel(), run_details.panel()], className="columns"),
+            run_transfers.panel(view),
         ]
     )
 

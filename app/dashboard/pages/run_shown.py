@@ -1,0 +1,23 @@
+"""What every panel of the run page asks first: which step is shown, predicted or measured or both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import State as Given
+
+from app.dashboard.state import State
+from app.dashboard.views.timeline import Timeline
+
+RUN = Given("run", "data")
+SHOW = Given("run-show", "value")
+
+
+def shown_timeline(shared: State, run: dict[str, Any], show: str) -> Timeline:
+    """``run`` is the page's store {id, step, kind}; ``show`` one of measured, predicted, both. The step that panels
+    describe is ``.main``. Raises `DatabaseError`."""
+    recorded = shared.step(run["id"], run["step"])
+    if recorded.kind == "predicted" or show == "measured":
+        return Timeline(recorded)
+    prediction = shared.prediction(run["id"])
+    return Timeline(recorded, prediction) if show == "both" else Timeline(prediction)
