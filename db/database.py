@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from db.abandoned import mark_abandoned
 from hyperoffload_core.errors import UserError
 
-HEAD = "0001"
+HEAD = "0002"
 APPLICATION_ID = 0x48_4F_46_4C  # "HOFL", so that a file of another program is recognised
 BUSY_TIMEOUT_MS = 10_000
 
@@ -113,6 +113,16 @@ def _bring_up_to_date(database: Database) -> None:
             command.upgrade(config, HEAD)
 
 
+def check_schema(database: Database) -> None:
+    """Raises `DatabaseError` when the file has got another schema, or become another program's, since it was opened."""
+    with database.read() as connection:
+        revision = _revision(connection, database.path)
+    if revision != HEAD:
+        raise DatabaseError(
+            f"{database.path} is no longer of schema {HEAD} (it has {revision or 'none'}); restart this program"
+        )
+
+
 def _revision(connection: Connection, path: Path) -> str:
     """The schema revision, empty for a new file. Raises `DatabaseError` for a file that is not ours or newer."""
     tables = {row[0] for row in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -156,6 +166,8 @@ def _sentence(message: str, path: Path) -> str | None:
         "disk is full": f"the disk that holds {path} is full; free some space and try again",
         "disk I/O error": f"{path} cannot be read or written (SQLite: {message}); check the disk",
         "readonly database": f"{path} cannot be written; check its permissions or name another file",
+        "no such table": f"{path} is no longer of schema {HEAD}; restart this program, which brings it up to date",
+        "no such column": f"{path} is no longer of schema {HEAD}; restart this program, which brings it up to date",
         "unable to open": f"{path} cannot be opened or made; check the permissions of {path.parent}",
     }
     return next((sentence for part, sentence in meanings.items() if part in message), None)

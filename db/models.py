@@ -20,6 +20,7 @@ from sqlalchemy import (
     MetaData,
     PrimaryKeyConstraint,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -154,6 +155,7 @@ class Run(Base):
     ``session`` ties the runs of one interleaved session together. ``source`` says how to capture the model again.
     The metrics are those of the median step, except the peak, which is the highest of all steps; ``transfer_ns`` and
     ``hidden_ns`` are interval unions. ``process_started`` tells a reused process id from the process that recorded.
+    A run with a ``deleted`` time can be restored until it is purged (`db.curation`).
     """
 
     __tablename__ = "run"
@@ -193,6 +195,8 @@ class Run(Base):
     label: Mapped[str] = mapped_column(default="")
     tags: Mapped[list[Any]] = mapped_column(default=list)
     note: Mapped[str] = mapped_column(default="")
+    archived: Mapped[bool] = mapped_column(default=False, server_default=false())
+    deleted: Mapped[datetime | None] = mapped_column(index=True)
     created: Mapped[datetime] = mapped_column(default=utc_now, index=True)
     finished: Mapped[datetime | None]
     pid: Mapped[int | None]
@@ -286,3 +290,14 @@ class Job(Base):
     created: Mapped[datetime] = mapped_column(default=utc_now)
     started: Mapped[datetime | None]
     finished: Mapped[datetime | None]
+
+
+class SavedQuery(Base):
+    """A query a person saved for the SQL page; ``plot`` says how its result is drawn (`db.saved_queries`)."""
+
+    __tablename__ = "saved_query"
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    sql: Mapped[str]
+    plot: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    created: Mapped[datetime] = mapped_column(default=utc_now)

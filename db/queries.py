@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Select, or_, select
+from sqlalchemy import Connection, Select, func, select
 
 from db.database import Database, DatabaseError
 from db.documents import load_schedule
@@ -25,6 +25,7 @@ from db.models import (
     StorageLifetime,
     TransferEvent,
 )
+from db.run_filter import DEVICE_BYTES, RunFilter, run_conditions
 from hyperoffload_core.recording import OpEvents, Profile, ProfileKind, StepNumbers, StorageLifetimes, TransferEvents
 
 
@@ -77,6 +78,8 @@ class RunRow:
     label: str
     tags: tuple[str, ...]
     note: str
+    archived: bool
+    deleted: datetime | None
     created: datetime
     finished: datetime | None
 
@@ -97,23 +100,6 @@ class RunRow:
         return self.label or f"{self.model} · {self.strategy} · {self.kind}"
 
 
-@dataclass(frozen=True)
-class RunFilter:
-    """Every given field must match; ``text`` is searched in model, label, note, strategy and conditions."""
-
-    kind: str | None = None
-    status: str | None = None
-    session: str | None = None
-    model: str | None = None
-    strategy: str | None = None
-    hardware: str | None = None
-    graph_hash: str | None = None
-    schedule_hash: str | None = None
-    policy: str | None = None
-    tag: str | None = None
-    text: str | None = None
-
-
 def list_runs(
     database: Database,
     where: RunFilter | None = None,
@@ -122,21 +108,29 @@ def list_runs(
     limit: int | None = None,
     offset: int = 0,
 ) -> list[RunRow]:
-    """Runs that match, sorted by a column of the run table, newest first unless told otherwise.
+    """Runs that match, sorted by a column of the run table or ``device_bytes``, newest first unless told otherwise.
 
-    Raises `DatabaseError` for a column that runs do not have.
+    Raises `DatabaseError` for a column that runs do not have, `db.run_filter.SearchError`.
     """
-    column = Run.__table__.columns.get(sort)
+    column: Any = DEVICE_BYTES if sort == "device_bytes" else Run.__table__.columns.get(sort)
     if column is None:
         raise DatabaseError(f"runs cannot be sorted by {sort!r}; one of {', '.join(Run.__table__.columns.keys())}")
-    where = where or RunFilter()
-    ordered = column.desc().nulls_last() if descending else column.asc().nulls_last()
-    query = _filtered(_run_query(), where).order_by(ordered, Run.id.desc() if descending else Run.id)
+    order = (
+        column.desc().nulls_last() if descending else column.asc().nulls_last(),
+        Run.id.desc() if descending else Run.id,
+    )
+    # Sorting and cutting is done on ids alone: whole rows are wide.
+    ids = select(Run.id).where(*run_conditions(where or RunFilter())).order_by(*order)
+    chosen = ids.limit(-1 if limit is None else limit).offset(offset)
     with database.read() as connection:
-        rows = [_run_row(row) for row in connection.execute(query)]
-    if where.tag is not None:
-        rows = [row for row in rows if where.tag in row.tags]
-    return rows[offset : None if limit is None else offset + limit]
+        return [_run_row(row) for row in connection.execute(_run_query().where(Run.id.in_(chosen)).order_by(*order))]
+
+
+def count_runs(database: Database, where: RunFilter | None = None) -> int:
+    """How many runs match. Raises `db.run_filter.SearchError`."""
+    with database.read() as connection:
+        query = select(func.count()).select_from(Run).where(*run_conditions(where or RunFilter()))
+        return connection.execute(query).scalar_one()
 
 
 def get_run(database: Database, run_id: int) -> RunRow:
@@ -150,16 +144,21 @@ def get_run(database: Database, run_id: int) -> RunRow:
 
 
 def find_run(database: Database, text: str) -> RunRow:
-    """The run a person names: its number, ``latest``, or a label only one run has. Raises `DatabaseError`."""
+    """The run a person names: its number, ``latest``, or a label only one run has. Raises `DatabaseError`, for a
+    deleted run too."""
     if text.isdecimal():
-        return get_run(database, int(text))
+        run = get_run(database, int(text))
+        if run.deleted is not None:
+            raise DatabaseError(f"run {run.id} was deleted; `hyperoffload runs restore {run.id}` brings it back")
+        return run
     if text == "latest":
         rows = list_runs(database, limit=1)
         if not rows:
             raise DatabaseError(f"{database.path} holds no run yet; `hyperoffload demo` records some")
         return rows[0]
     with database.read() as connection:
-        rows = [_run_row(row) for row in connection.execute(_run_query().where(Run.label == text))]
+        query = _run_query().where(Run.label == text, Run.deleted.is_(None))
+        rows = [_run_row(row) for row in connection.execute(query)]
     if len(rows) != 1:
         found = f"{len(rows)} runs have" if rows else "no run has"
         raise DatabaseError(f"{found} the label {text!r}; name a run by its number, a label of its own, or 'latest'")
@@ -257,27 +256,6 @@ def _run_query() -> Select[*tuple[Any, ...]]:
         .outerjoin(PolicyVersion, PolicyVersion.id == Run.policy_version_id)
         .outerjoin(Policy, Policy.id == PolicyVersion.policy_id)
     )
-
-
-def _filtered(query: Select[*tuple[Any, ...]], where: RunFilter) -> Select[*tuple[Any, ...]]:
-    columns = {
-        Run.kind: where.kind,
-        Run.status: where.status,
-        Run.session: where.session,
-        Run.model: where.model,
-        Run.strategy: where.strategy,
-        Run.hardware: where.hardware,
-        GraphRow.hash: where.graph_hash,
-        ScheduleRow.hash: where.schedule_hash,
-        Policy.name: where.policy,
-    }
-    for column, value in columns.items():
-        if value is not None:
-            query = query.where(column == value)
-    if where.text:
-        searched = (Run.model, Run.label, Run.note, Run.strategy, Run.conditions)
-        query = query.where(or_(*(column.icontains(where.text, autoescape=True) for column in searched)))
-    return query
 
 
 def _run_row(row: Any) -> RunRow:

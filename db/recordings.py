@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from db.database import Database, DatabaseError
 from db.documents import insert_rows, put_schedule
@@ -91,28 +91,6 @@ def heartbeat(database: Database, run_id: int) -> None:
     """The writer lives, though it has nothing to append yet."""
     with database.write() as connection:
         connection.execute(update(Run).where(Run.id == run_id).values(heartbeat=utc_now()))
-
-
-def describe_run(
-    database: Database,
-    run_id: int,
-    label: str | None = None,
-    tags: list[str] | None = None,
-    note: str | None = None,
-) -> None:
-    """Change what people wrote about a run; None leaves a field as it is."""
-    changes = {k: v for k, v in {"label": label, "tags": tags, "note": note}.items() if v is not None}
-    if changes:
-        with database.write() as connection:
-            connection.execute(update(Run).where(Run.id == run_id).values(changes))
-
-
-def delete_run(database: Database, run_id: int) -> None:
-    """Remove a run with its events. Raises `DatabaseError` while it is running."""
-    with database.write() as connection:
-        if _status(connection, run_id) == "running":
-            raise DatabaseError(f"run {run_id} is still running; cancel it first")
-        connection.execute(delete(Run).where(Run.id == run_id))
 
 
 def _start(connection: Connection, description: RunDescription) -> int:

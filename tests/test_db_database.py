@@ -17,8 +17,9 @@ from alembic.script import ScriptDirectory
 from profiles_samples import offload_schedule, profile_of
 
 import db.database
-from db.database import HEAD, DatabaseError, open_database
+from db.database import HEAD, DatabaseError, check_schema, open_database
 from db.models import Base
+from db.queries import list_runs
 from db.recordings import RunDescription, record_profile
 
 
@@ -98,6 +99,20 @@ def test_a_newer_schema_is_refused_by_name(tmp_path: Path) -> None:
     newer.commit()
     with pytest.raises(DatabaseError, match=f"newer HyperOffload .schema 0099, this program knows up to {HEAD}."):
         open_database(path)
+
+
+def test_a_schema_that_changes_under_an_open_database_is_noticed(tmp_path: Path) -> None:
+    database = open_database(tmp_path / "runs.db")
+    check_schema(database)
+    other = sqlite3.connect(database.path)
+    other.execute("UPDATE alembic_version SET version_num = '0001'")
+    other.commit()
+    with pytest.raises(DatabaseError, match=f"no longer of schema {HEAD} .it has 0001.; restart"):
+        check_schema(database)
+    other.execute("ALTER TABLE run DROP COLUMN archived")
+    other.commit()
+    with pytest.raises(DatabaseError, match=f"no longer of schema {HEAD}; restart"):
+        list_runs(database)
 
 
 def test_a_missing_file_is_made_only_where_that_was_meant(tmp_path: Path) -> None:

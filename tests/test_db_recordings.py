@@ -21,8 +21,6 @@ from db.recordings import (
     RunDescription,
     append_profile,
     cancel_run,
-    delete_run,
-    describe_run,
     fail_run,
     finish_run,
     record_profile,
@@ -138,23 +136,6 @@ def test_a_profile_of_another_graph_is_refused_and_leaves_nothing(database: Data
     with pytest.raises(DatabaseError, match="op 17, but its graph has 4"):
         append_profile(database, run, profile)
     assert get_run(database, run).step_count == 0
-
-
-def test_people_can_label_and_delete_runs(database: Database) -> None:
-    profile = profile_of(offload_schedule())
-    kept, gone = (record_profile(database, description(profile), profile) for _ in range(2))
-    describe_run(database, kept, label="best", tags=["paper"], note="shown to the team")
-    delete_run(database, gone)
-    (row,) = list_runs(database)
-    assert (row.id, row.label, row.tags, row.note) == (kept, "best", ("paper",), "shown to the team")
-    with database.read() as connection:
-        assert connection.exec_driver_sql("SELECT DISTINCT run_id FROM op_event").scalars().all() == [kept]
-
-
-def test_a_running_run_is_not_deleted(database: Database) -> None:
-    run = start_run(database, description(profile_of(keep_schedule())))
-    with pytest.raises(DatabaseError, match="still running"):
-        delete_run(database, run)
 
 
 WRITER = """
