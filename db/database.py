@@ -113,6 +113,16 @@ def _bring_up_to_date(database: Database) -> None:
             command.upgrade(config, HEAD)
 
 
+def compact(database: Database) -> None:
+    """Give the room of removed rows back to the disk (VACUUM); others may go on reading."""
+    with _explained(database.path):
+        connection = database.engine.raw_connection()
+        try:
+            connection.cursor().execute("VACUUM")
+        finally:
+            connection.close()
+
+
 def check_schema(database: Database) -> None:
     """Raises `DatabaseError` when the file has got another schema, or become another program's, since it was opened."""
     with database.read() as connection:

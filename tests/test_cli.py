@@ -26,6 +26,7 @@ from tests.naive_schedule import naive_schedule
 
 USERS_FOLDER = Path(__file__).parent / "users_folder"
 COMMANDS = [c.name or c.callback.__name__ for c in cli.registered_commands if c.callback and not c.hidden]
+COMMANDS += [group.name for group in cli.registered_groups if group.name]
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,12 +13,14 @@ from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
+from rich.text import Text
 
 from db.queries import RunRow
 from hyperoffload_core.sizes import format_bytes, format_ns
 
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @contextmanager
@@ -56,7 +59,8 @@ def print_table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]
     for heading, side in columns:
         table.add_column(heading, justify="right" if side == "right" else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*row)
+        # Names come from models and people: no markup, no control characters.
+        table.add_row(*(Text(_CONTROLS.sub("\ufffd", cell)) for cell in row))
     if console.is_terminal:
         console.print(table)
     else:
