@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from threading import Lock
 
 from hyperoffload_core.analysis.cuts import either_or, promising_cuts
 from hyperoffload_core.analysis.relaxation import relaxed_bound_ns
 from hyperoffload_core.hardware import Hardware
 from hyperoffload_core.ir import Graph, storages_of
+
+_KEPT = 32
+_known: OrderedDict[tuple[str, tuple[int, ...], Hardware, int], int] = OrderedDict()
+"""Bounds worked out last: a compile asks for its bound twice, every strategy under one limit for the same."""
+_known_lock = Lock()
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,16 @@ def step_lower_bound_ns(
     compute = sum(durations_ns)
     if recomputed or not graph.ops:
         return compute
+    key = (graph.hash, tuple(durations_ns), hardware, limit_bytes)
+    with _known_lock:
+        if key in _known:
+            return _known[key]
     cuts, tightest = promising_cuts(graph, durations_ns, hardware, limit_bytes)
     merged = either_or(graph, cuts, tightest)
     ways = [(), merged] if merged else [()]
-    return max(compute, *(relaxed_bound_ns(graph, durations_ns, hardware, limit_bytes, cuts, way) for way in ways))
+    bound = max(compute, *(relaxed_bound_ns(graph, durations_ns, hardware, limit_bytes, cuts, way) for way in ways))
+    with _known_lock:
+        _known[key] = bound
+        while len(_known) > _KEPT:
+            _known.popitem(last=False)
+    return bound

@@ -5,9 +5,21 @@ from hyperoffload_core.hardware.description import (
     Hardware,
     HardwareError,
     Link,
+    hardware_document,
     hardware_names,
     load_hardware,
+    overridden,
     transfer_ns,
 )
 
-__all__ = ["Compute", "Hardware", "HardwareError", "Link", "hardware_names", "load_hardware", "transfer_ns"]
+__all__ = [
+    "Compute",
+    "Hardware",
+    "HardwareError",
+    "Link",
+    "hardware_document",
+    "hardware_names",
+    "load_hardware",
+    "overridden",
+    "transfer_ns",
+]

@@ -102,6 +102,41 @@ def load_hardware(name_or_path: str, overrides: Mapping[str, Any] | None = None)
     return _from_document(document, where)
 
 
+def overridden(hardware: Hardware, overrides: Mapping[str, Any]) -> Hardware:
+    """A hardware with single values replaced by dotted key, as `load_hardware` does. Raises `HardwareError`."""
+    document = hardware_document(hardware)
+    for key, value in overrides.items():
+        if key.startswith("compute.") and hardware.compute is None:
+            raise HardwareError(f"hardware {hardware.name}: it has no [compute] numbers that {key} could replace")
+        _override(document, key, value, hardware.name)
+    return _from_document(document, hardware.name)
+
+
+def hardware_document(hardware: Hardware) -> dict[str, Any]:
+    """The description as plain values, in the form of the TOML files; sizes in bytes, rates in bytes per second."""
+    document: dict[str, Any] = {
+        "name": hardware.name,
+        "title": hardware.title,
+        "memory": str(hardware.device_bytes),
+        "link": {
+            "out": f"{hardware.link_out.bytes_per_s}B/s",
+            "in": f"{hardware.link_in.bytes_per_s}B/s",
+            "latency_ns": hardware.link_in.latency_ns,
+            "duplex": hardware.duplex,
+        },
+        "sources": dict(hardware.sources),
+    }
+    if (compute := hardware.compute) is not None:
+        document["compute"] = {
+            "flops_per_s": compute.flops_per_s,
+            "memory_bandwidth": f"{compute.memory_bytes_per_s}B/s",
+            "flops_efficiency": compute.flops_efficiency,
+            "memory_efficiency": compute.memory_efficiency,
+            "op_overhead_ns": compute.op_overhead_ns,
+        }
+    return document
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
