@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Select, Text, cast, func, select, true
 
 from db.database import Database, DatabaseError
 from db.documents import load_schedule
@@ -131,6 +131,34 @@ def count_runs(database: Database, where: RunFilter | None = None) -> int:
     with database.read() as connection:
         query = select(func.count()).select_from(Run).where(*run_conditions(where or RunFilter()))
         return connection.execute(query).scalar_one()
+
+
+def run_choices(database: Database) -> dict[str, list[str]]:
+    """What current and archived runs have as model, strategy, hardware, kind and tag, each sorted."""
+    columns = {"model": Run.model, "strategy": Run.strategy, "hardware": Run.hardware, "kind": Run.kind}
+    tags = func.json_each(Run.tags).table_valued("value", name="each_tag")
+    present = Run.deleted.is_(None)
+    tagged = select(tags.c.value).select_from(Run).join(tags, true()).where(present, Run.tags != [])
+    with database.read() as connection:
+        rows = connection.execute(select(*columns.values()).where(present).distinct()).all()
+        known = list(connection.execute(tagged.distinct().order_by(tags.c.value)).scalars())
+    return {name: sorted({row[i] for row in rows}) for i, name in enumerate(columns)} | {"tag": known}
+
+
+def runs_stamp(database: Database) -> str:
+    """A text that changes with every change a list of runs would show."""
+    shown = (
+        func.count(),
+        func.max(Run.id),
+        func.max(Run.heartbeat),
+        func.max(Run.finished),
+        func.count().filter(Run.archived),
+        func.count(Run.deleted),
+        func.sum(func.length(cast(Run.tags, Text))),
+        func.sum(func.length(Run.note) + func.length(Run.label)),
+    )
+    with database.read() as connection:
+        return " ".join(map(str, connection.execute(select(*shown)).one()))
 
 
 def get_run(database: Database, run_id: int) -> RunRow:

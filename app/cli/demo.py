@@ -9,22 +9,19 @@ import typer
 from app.cli.options import DEFAULT_DATABASE, Database, Json
 from app.cli.run import run_policies
 from app.cli.serve import check_address, serve_database
-from hyperoffload_core.policy import Policy
-
-DEMO_MODEL = "demo"
-DEFAULT_LINK = "1GB/s"
+from app.demo import DEMO_LIMIT, DEMO_LINK, DEMO_MODEL, DEMO_STEPS, demo_policies
 
 
 def demo(
     no_serve: Annotated[bool, typer.Option("--no-serve", help="Stop after the table.")] = False,
     json: Json = False,
-    steps: Annotated[int, typer.Option(min=1, max=1000, help="Measured steps of each schedule.")] = 10,
+    steps: Annotated[int, typer.Option(min=1, max=1000, help="Measured steps of each schedule.")] = DEMO_STEPS,
     limit: Annotated[
         str, typer.Option("--limit", "-l", metavar="SIZE", help="A size, or a share of the no-offload live peak.")
-    ] = "60%",
+    ] = DEMO_LIMIT,
     link_bandwidth: Annotated[
         str, typer.Option("--link-bandwidth", metavar="RATE", help="Pace copies to this rate, or `unlimited`.")
-    ] = DEFAULT_LINK,
+    ] = DEMO_LINK,
     database: Database = DEFAULT_DATABASE,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Where the dashboard listens.")] = 8050,
 ) -> None:
@@ -38,7 +35,6 @@ def demo(
     serving = not (no_serve or json)
     if serving:
         check_address("127.0.0.1", port)
-    policies = [Policy(name=name, strategy=name, memory_limit=limit) for name in ("hyperoffload", "reactive")]
-    run_policies(DEMO_MODEL, policies, steps, link_bandwidth, database, "", json, saved=True)
+    run_policies(DEMO_MODEL, demo_policies(limit), steps, link_bandwidth, database, "", json, saved=True)
     if serving:
         serve_database(database, "127.0.0.1", port)

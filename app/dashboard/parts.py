@@ -100,16 +100,19 @@ def facts(pairs: Sequence[tuple[str, Any]]) -> html.Dl:
     return html.Dl([cell for name, value in pairs for cell in (html.Dt(name), html.Dd(value))], className="facts")
 
 
-def grid(identity: Any, columns: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]], **settings: Any) -> Any:
-    """An ag-grid in the dashboard's dress; ``options`` are merged into its grid options."""
+def grid(
+    identity: Any, columns: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]] | None, **settings: Any
+) -> Any:
+    """An ag-grid in the dashboard's dress; ``options`` are merged into its grid options. With ``rows`` None the
+    grid asks for them."""
     options = {"theme": GRID_THEME, "suppressCellFocus": False, "animateRows": False, **settings.pop("options", {})}
     return dash_ag_grid.AgGrid(
         id=identity,
         columnDefs=list(columns),
-        rowData=list(rows),
         defaultColDef={"sortable": True, "resizable": True, "filter": False, **settings.pop("default_column", {})},
         dashGridOptions=options,
         dangerously_allow_code=False,
+        **({} if rows is None else {"rowData": list(rows)}),
         **settings,
     )
 

@@ -2,124 +2,334 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import Any
 
 import dash
 import dash_mantine_components as dmc
-from dash import Input, Output, dcc, html
+from dash import ClientsideFunction, Input, Output, dcc, html
 from dash import State as Given
 
 from app.dashboard import parts
 from app.dashboard.icons import icon
+from app.dashboard.pages import job_panel, runs_actions
 from app.dashboard.pages.guard import guarded
+from app.dashboard.pages.runs_actions import MOST_COMPARED
 from app.dashboard.state import State, current_state
-from app.dashboard.views.runs import run_rows
-from db.queries import list_runs
+from app.dashboard.views.runs import (
+    SHOWN,
+    SORTED_BY,
+    RunsAsked,
+    run_filter,
+    run_rows,
+    runs_asked_for,
+)
+from app.demo import DEMO_MODEL, demo_request
+from app.jobs import job_view, start_run_job
+from db.curation import purge_expired
+from db.database import DatabaseError, check_schema
+from db.queries import RunFilter, count_runs, list_runs, run_choices, runs_stamp
+from db.run_filter import FIELDS, SearchError
 
-MOST_COMPARED = 8
-ROW_PX = 36
-
-COLUMNS: list[dict[str, Any]] = [
-    {
-        "field": "id",
-        "headerName": "Run",
-        "width": 58,
-        "cellRenderer": "RunLink",
-        "pinned": "left",
-        "filter": "agNumberColumnFilter",
-    },
-    {"field": "model", "headerName": "Model", "minWidth": 110, "flex": 1, "filter": "agTextColumnFilter"},
-    {"field": "strategy", "headerName": "Strategy", "width": 108, "filter": "agTextColumnFilter"},
-    {"field": "hardware", "headerName": "Hardware", "width": 112, "filter": "agTextColumnFilter"},
-    parts.size_column("limit_bytes", "Limit", width=90),
-    parts.size_column("device_bytes", "Device memory", width=118),
-    parts.time_column("step_ns", "Step time", width=92),
-    parts.time_column("exposed_ns", "Exposed", width=88),
-    parts.time_column("blocking_ns", "Blocking", width=88),
-    {"field": "kind", "headerName": "Kind", "width": 100, "cellRenderer": "Tag", "filter": "agTextColumnFilter"},
-    {"field": "status", "headerName": "Status", "width": 102, "cellRenderer": "Tag", "filter": "agTextColumnFilter"},
-    {"field": "created", "headerName": "When (UTC)", "width": 144, "filter": "agTextColumnFilter"},
-]
+__all__ = ["MOST_COMPARED", "layout", "register"]
+BLOCK_ROWS = 60
+REFRESH_MS = 3000
+CHOICES = {"model": "Model", "strategy": "Strategy", "hardware": "Hardware", "kind": "Kind", "tag": "Tag"}
+SEARCH_HELP = (
+    ("llama reactive", "both words occur somewhere: model, name, note, tags, strategy, hardware, conditions"),
+    ("step<1.5s", "also exposed, blocking, compute; write the unit"),
+    ("peak>2GiB", "also limit, out, in (bytes moved in a step)"),
+    ("strategy:react", "contains; strategy=reactive is exactly that; also every other text field"),
+    ("tag:paper -tag:old", "a - in front turns a condition round"),
+    ("age<2d   when>2026-11-01", "recorded within two days; after a date (UTC)"),
+)
 
 
 def register(app: dash.Dash, shared: State) -> None:
     dash.register_page(__name__, path="/", title="Runs · HyperOffload", layout=guarded(layout))
+    runs_actions.register(app, shared)
+    purge_expired(shared.database)
 
     @app.callback(
-        Output("runs-compare", "disabled"), Output("runs-compare", "children"), Input("runs-grid", "selectedRows")
-    )
-    def offer_comparison(rows: list[dict[str, Any]] | None) -> tuple[bool, str]:
-        count = len(rows or ())
-        return not 2 <= count <= MOST_COMPARED, f"Compare {count} runs" if count > 1 else "Compare"
-
-    @app.callback(
-        Output("address", "href", allow_duplicate=True),
-        Input("runs-compare", "n_clicks"),
-        Given("runs-grid", "selectedRows"),
+        Output("runs-grid", "getRowsResponse"),
+        Output("runs-count", "children"),
+        Output("runs-search", "error"),
+        Output("runs-table", "style"),
+        Output("runs-none", "children"),
+        Input("runs-grid", "getRowsRequest"),
+        Given("runs-asked", "data"),
         prevent_initial_call=True,
     )
-    def open_comparison(clicks: int | None, rows: list[dict[str, Any]] | None) -> Any:
-        if not clicks or not rows:
-            return dash.no_update
-        return "/compare?runs=" + ",".join(str(i) for i in sorted(row["id"] for row in rows))
-
-    @app.callback(Output("runs-grid", "dashGridOptions"), Input("runs-search", "value"), prevent_initial_call=True)
-    def search(text: str) -> dash.Patch:
-        patch = dash.Patch()
-        patch["quickFilterText"] = text
-        return patch
+    def block(request: dict[str, Any] | None, data: dict[str, str]) -> Any:
+        if request is None:
+            return [dash.no_update] * 5
+        asked = _sorted_as(runs_asked_for(data), request.get("sortModel"))
+        where, start = run_filter(asked), int(request["startRow"])
+        try:
+            total = count_runs(shared.database, where)
+        except SearchError as error:
+            return {"rowData": [], "rowCount": 0}, "", str(error), {"--rows": 0}, _no_match(asked, "", misread=True)
+        column = asked.sort.removeprefix("-")
+        runs = list_runs(
+            shared.database,
+            where,
+            SORTED_BY[column],
+            asked.sort.startswith("-"),
+            limit=int(request["endRow"]) - start,
+            offset=start,
+        )
+        shown = f"{total:,} run{'s' if total != 1 else ''}"
+        none = None if total else _no_match(asked, _elsewhere(shared, asked))
+        return {"rowData": run_rows(runs), "rowCount": total}, shown, None, {"--rows": total}, none
 
     @app.callback(
-        Output("runs-grid", "rowData"),
+        Output("runs-stamp", "data"),
+        Output("runs-refresh", "disabled"),
+        Output("runs-notice", "children"),
         Input("runs-refresh", "n_intervals"),
-        Given("runs-grid", "rowData"),
+        Given("runs-stamp", "data"),
         prevent_initial_call=True,
     )
-    def refresh(_: int, shown: list[dict[str, Any]]) -> Any:
-        rows = run_rows(list_runs(shared.database))
-        return dash.no_update if rows == shown else rows
+    def look(_: int, known: str) -> Any:
+        """Only whether anything changed is asked every few seconds; rows are fetched by the grid when it did."""
+        try:
+            stamp = runs_stamp(shared.database)
+        except DatabaseError as error:
+            return dash.no_update, True, parts.notice("bad", str(error), "alert")
+        return dash.no_update if stamp == known else stamp, dash.no_update, dash.no_update
 
+    @app.callback(
+        Output("job-id", "data", allow_duplicate=True),
+        Output("runs-demo", "disabled"),
+        Output("runs-wait", "data"),
+        Input("runs-demo", "n_clicks"),
+        prevent_initial_call=True,
+    )
+    def demo(clicks: int | None) -> Any:
+        if not clicks:
+            return [dash.no_update] * 3
+        return start_run_job(shared.path, demo_request(shared.database)), True, True
 
-def layout(**_: str) -> Any:
-    runs = list_runs(current_state().database)
-    if not runs:
-        return html.Div([parts.head("Runs"), _empty()])
-    tools = [
-        dmc.TextInput(
-            id="runs-search",
-            placeholder="Search all columns",
-            leftSection=icon("zoom"),
-            w=240,
-            **{"aria-label": "Search all columns"},
-        ),
-        parts.button("Compare", "runs-compare", "compare", disabled=True),
-        parts.link_button("New run", "/new", "plus", "filled"),
+    in_browser = [
+        ("ask", Output("runs-asked", "data"), [*_controls()], [Given("runs-asked", "data")]),
+        ("reload", None, [Input("runs-asked", "data")], []),
+        ("refresh", None, [Input("runs-stamp", "data")], []),
+        ("remember", None, [Input("runs-asked", "data"), Input("runs-grid", "getRowsRequest")], []),
+        ("clear", _cleared(), [Input({"type": "runs-clear", "at": dash.ALL}, "n_clicks")], []),
+        ("demoEnded", None, [Input("job-poll", "disabled")], [Given("runs-wait", "data")]),
     ]
+    for name, output, inputs, given in in_browser:
+        written = [output] if isinstance(output, Output) else output or []
+        function = ClientsideFunction("runs", name)
+        app.clientside_callback(function, *written, *inputs, *given, prevent_initial_call=True)
+
+
+def layout(**query: str) -> Any:
+    state = current_state()
+    check_schema(state.database)
+    job = _job(state)
+    if not any(count_runs(state.database, RunFilter(deleted=deleted)) for deleted in (False, True)):
+        return html.Div(
+            [parts.head("Runs"), _empty(job, waiting=job is not None and not job_view(state.path, job).ended)]
+        )
+    asked = runs_asked_for(query)
+    job_shown = [html.Section(job_panel.job_panel(job), className="panel runs-job")] if job is not None else []
     return html.Div(
         [
-            parts.head("Runs", "Profiles of one step or several, newest first. Tick two to eight to compare.", tools),
-            parts.grid(
-                "runs-grid",
-                COLUMNS,
-                run_rows(runs),
-                getRowId="params.data.id.toString()",
-                style={"height": f"min(calc(100vh - 190px), {ROW_PX * len(runs) + 42}px)", "minHeight": 260},
-                options={
-                    "rowSelection": {"mode": "multiRow", "enableClickSelection": False},
-                    "selectionColumnDef": {"width": 40, "pinned": "left"},
-                },
+            parts.head(
+                "Runs",
+                "Profiles of one step or several: predicted by the simulator, or measured on this machine.",
+                [parts.link_button("New run", "/new", "plus", "filled")],
             ),
-            dcc.Interval(id="runs-refresh", interval=3000),
+            html.Div(id="runs-notice"),
+            *job_shown,
+            _filters(state, asked),
+            runs_actions.bar(asked.show),
+            html.Div(
+                [_grid(asked), html.Div(id="runs-none")],
+                id="runs-table",
+                style={"--rows": _count(state, asked)},
+            ),
+            runs_actions.dialogs(),
+            dcc.Store(id="runs-asked", data=asdict(asked)),
+            dcc.Store(id="runs-stamp", data=runs_stamp(state.database)),
+            dcc.Interval(id="runs-refresh", interval=REFRESH_MS),
         ]
     )
 
 
-def _empty() -> Any:
+def _controls() -> list[Input]:
+    return [Input("runs-search", "value"), *(Input(f"runs-{n}", "value") for n in CHOICES), Input("runs-show", "value")]
+
+
+def _cleared() -> list[Output]:
+    return [Output(control.component_id, "value") for control in _controls()]
+
+
+def _filters(state: State, asked: RunsAsked) -> Any:
+    choices = run_choices(state.database)
+    selects = []
+    for name, title in CHOICES.items():
+        chosen = getattr(asked, name) or None
+        options = choices[name] if chosen is None or chosen in choices[name] else [*choices[name], chosen]
+        selects.append(
+            dmc.Select(
+                id=f"runs-{name}",
+                data=options,
+                value=chosen,
+                placeholder=title,
+                clearable=True,
+                searchable=True,
+                nothingFoundMessage="none",
+                comboboxProps={"width": "max-content", "position": "bottom-start"},
+                className="runs-choice",
+                **{"aria-label": title},
+            )
+        )
+    return html.Div(
+        [
+            dmc.TextInput(
+                id="runs-search",
+                value=asked.q,
+                debounce=300,
+                placeholder="Search, or step<10ms tag:paper",
+                leftSection=icon("zoom"),
+                rightSection=_search_help(),
+                className="runs-search",
+                **{"aria-label": "Search runs"},
+            ),
+            *selects,
+            dmc.SegmentedControl(
+                id="runs-show", data=[{"value": s, "label": s.capitalize()} for s in SHOWN], value=asked.show, size="sm"
+            ),
+        ],
+        className="runs-filters",
+    )
+
+
+def _search_help() -> Any:
+    rows = [html.Tr([html.Td(html.Code(text)), html.Td(meaning)]) for text, meaning in SEARCH_HELP]
+    words = html.P(["Fields: ", ", ".join(FIELDS), "."], className="hint")
+    button = dmc.ActionIcon("?", variant="subtle", color="gray", size="sm", **{"aria-label": "What can be searched"})
+    return dmc.Popover(
+        [
+            dmc.PopoverTarget(button),
+            dmc.PopoverDropdown([html.Table(html.Tbody(rows), className="plain"), words]),
+        ],
+        width=520,
+        position="bottom-start",
+        shadow="md",
+    )
+
+
+def _grid(asked: RunsAsked) -> Any:
+    column = asked.sort.removeprefix("-")
+    direction = "desc" if asked.sort.startswith("-") else "asc"
+    columns = [{**c, **({"sort": direction} if c["field"] == column else {})} for c in COLUMNS]
+    return parts.grid(
+        "runs-grid",
+        columns,
+        None,
+        rowModelType="infinite",
+        getRowId="params.data.id.toString()",
+        default_column={"sortingOrder": ["desc", "asc"], "suppressMovable": True},
+        options={
+            "rowSelection": {"mode": "multiRow", "enableClickSelection": False, "headerCheckbox": False},
+            "selectionColumnDef": {"width": 38, "pinned": "left", "resizable": False},
+            "cacheBlockSize": BLOCK_ROWS,
+            "maxBlocksInCache": 8,
+            "tooltipShowDelay": 400,
+            "suppressMultiSort": True,
+            "suppressNoRowsOverlay": True,
+        },
+    )
+
+
+def _text(field: str, title: str, hint: str = "", **settings: Any) -> dict[str, Any]:
+    return {"field": field, "headerName": title, "headerTooltip": hint or title, **settings}
+
+
+COLUMNS: list[dict[str, Any]] = [
+    _text("id", "Run", width=58, cellRenderer="RunNumber", pinned="left"),
+    _text("model", "Model", "Name and model", minWidth=120, flex=1, cellRenderer="RunName"),
+    _text("hardware", "Hardware", width=102, tooltipField="hardware"),
+    _text("strategy", "Strategy", width=102, tooltipField="strategy"),
+    parts.size_column("limit_bytes", "Limit", width=74, headerTooltip="Memory limit of the policy", filter=False),
+    parts.size_column(
+        "device_bytes",
+        "Peak",
+        width=74,
+        headerTooltip="Device memory at its highest, gaps between storages included: used (measured) or reserved "
+        "(predicted)",
+        filter=False,
+    ),
+    parts.time_column("step_ns", "Step", width=76, headerTooltip="Time of the median step", filter=False),
+    parts.time_column(
+        "exposed_ns",
+        "Exposed",
+        width=88,
+        headerTooltip="Transfer time with no compute beside it, in the median step",
+        filter=False,
+    ),
+    _text("kind", "Kind", "Predicted by the simulator or measured by the executor", width=98, cellRenderer="RunTag"),
+    _text("status", "Status", width=106, cellRenderer="RunTag", tooltipField="reason"),
+    _text("tags", "Tags", width=104, cellRenderer="RunTags", sortable=False),
+    _text("created", "When (UTC)", width=138),
+]
+
+
+def _sorted_as(asked: RunsAsked, model: list[dict[str, str]] | None) -> RunsAsked:
+    """As the grid's headings say; a heading that is no longer sorted by means the newest first."""
+    if not model or model[0].get("colId") not in SORTED_BY:
+        return replace(asked, sort="-created")
+    return replace(asked, sort=("-" if model[0]["sort"] == "desc" else "") + model[0]["colId"])
+
+
+def _count(state: State, asked: RunsAsked) -> int:
+    try:
+        return count_runs(state.database, run_filter(asked))
+    except SearchError:
+        return 0
+
+
+def _elsewhere(state: State, asked: RunsAsked) -> str:
+    """Where matching runs are when the part of the list asked for holds none."""
+    found = [(show, count_runs(state.database, run_filter(replace(asked, show=show)))) for show in SHOWN]
+    there = [f"{count:,} {show}" for show, count in found if count and show != asked.show]
+    return f"There are {' and '.join(there)}." if there else ""
+
+
+def _no_match(asked: RunsAsked, elsewhere: str, misread: bool = False) -> Any:
+    if not asked.filtered:
+        return parts.state("empty", f"No {asked.show} run", elsewhere or "Nothing is here.")
+    button = parts.button("Clear the filter", {"type": "runs-clear", "at": "none"}, "close")
+    if misread:
+        return parts.state("warning", "The search is not understood", "What is wrong stands below its field.", button)
     return parts.state(
-        "empty",
-        "No runs yet",
-        "A run is one profile of a training or inference step: predicted by the simulator, or measured on real "
-        "MindSpore kernels. The demo records several within two minutes; or start with a model of your own.",
-        parts.command("hyperoffload demo"),
-        parts.link_button("New run", "/new", "plus", "filled"),
+        "zoom", f"No {asked.show} run matches", elsewhere or "Try fewer words, or another field.", button
+    )
+
+
+def _job(state: State) -> int | None:
+    """The demo that works or has just ended, else whatever works."""
+    demo = job_panel.last_job(state, DEMO_MODEL)
+    return demo if demo is not None else job_panel.running_job(state)
+
+
+def _empty(job: int | None, waiting: bool) -> Any:
+    return html.Div(
+        [
+            parts.state(
+                "empty",
+                "No runs yet",
+                "A run is one profile of a training or inference step: predicted by the simulator, or measured on real "
+                "MindSpore kernels. The demo trains a small LLaMA-style model in 60 % of its memory and records "
+                "several runs within two minutes; or start with a model of your own.",
+                parts.button("Run the demo", "runs-demo", "play", "filled", disabled=waiting),
+                parts.link_button("New run", "/new", "plus"),
+            ),
+            html.Div(["The same in a terminal: ", parts.command("hyperoffload demo")], className="quiet"),
+            html.Section(job_panel.job_panel(job), className="panel runs-job"),
+            dcc.Store(id="runs-wait", data=waiting),
+        ]
     )
