@@ -10,6 +10,7 @@ from dash import Input, Output, dcc, html
 from app.dashboard import parts
 from app.dashboard.pages import run_alive, run_details, run_timeline, run_transfers
 from app.dashboard.pages.guard import guarded
+from app.dashboard.pages.runs_actions import deleted_page
 from app.dashboard.pages.run_shown import RUN
 from app.dashboard.state import State, current_state
 from app.dashboard.views.numbers import run_numbers
@@ -44,6 +45,8 @@ def layout(run_id: str = "", step: str = "", **_: str) -> Any:
         run = get_run(state.database, int(run_id) if run_id.isdecimal() else -1)
     except DatabaseError:
         return _unknown(run_id)
+    if run.deleted is not None:
+        return deleted_page(run)
     if not run.step_count:
         return html.Div([_head(run), _notice(run), _no_steps()])
     number = int(step) if step.isdecimal() and int(step) < run.step_count else median_step(state.database, run.id)
