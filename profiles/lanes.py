@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import heapq
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from hyperoffload_core.metrics import covered_ns, union_ns
 from hyperoffload_core.recording import Profile
 from hyperoffload_core.schedule import Schedule
 
 Column = NDArray[np.int64]
+LaneKind = Literal["op", "transfer"]
+
+KINDS: dict[str, LaneKind] = {"compute": "op", "copy_in": "transfer", "copy_out": "transfer"}
+TITLES = {"compute": "Compute", "copy_in": "Copy in", "copy_out": "Copy out"}
 
 
 @dataclass(frozen=True)
@@ -21,6 +29,48 @@ class Lane:
     start_ns: Column
     end_ns: Column
 
+    @cached_property
+    def _busy_before(self) -> Column:
+        """Busy time before each rectangle, and after the last."""
+        return np.concatenate([[0], np.cumsum(self.end_ns - self.start_ns)]).astype(np.int64)
+
+    def busy_until(self, time_ns: ArrayLike) -> Column:
+        """Exact busy time from the start of the step to each time, of a lane that does not overlap itself."""
+        time = np.asarray(time_ns, dtype=np.int64)
+        if not len(self.item):
+            return np.zeros(time.shape, dtype=np.int64)
+        row = np.searchsorted(self.start_ns, time, side="right") - 1
+        inside = np.minimum(time, self.end_ns[row]) - self.start_ns[row]
+        return np.asarray(np.where(row < 0, 0, self._busy_before[row] + inside))
+
+    def inside(self, start_ns: int, end_ns: int) -> Lane:
+        """The rectangles that touch a window, of a lane that does not overlap itself (so its ends are sorted too)."""
+        first = int(np.searchsorted(self.end_ns, start_ns, side="right"))
+        last = int(np.searchsorted(self.start_ns, end_ns, side="left"))
+        return Lane(self.item[first:last], self.start_ns[first:last], self.end_ns[first:last])
+
+
+@dataclass(frozen=True)
+class Row:
+    """One drawn lane, which never overlaps itself. ``key`` is one of `KINDS`, with a number behind it from the second
+    row of the same kind on (``compute 2``)."""
+
+    key: str
+    lane: Lane
+
+    @property
+    def of(self) -> str:
+        """What it is a row of: ``compute``, ``copy_in`` or ``copy_out``."""
+        return self.key.partition(" ")[0]
+
+    @property
+    def kind(self) -> LaneKind:
+        return KINDS[self.of]
+
+    @property
+    def title(self) -> str:
+        return f"{TITLES[self.of]} {self.key.partition(' ')[2]}".strip()
+
 
 @dataclass(frozen=True)
 class Lanes:
@@ -30,6 +80,52 @@ class Lanes:
     copy_out: Lane
     copy_in: Lane
     waiting: Lane
+    _unions: dict[str, Lane] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _exposures: dict[str, Lane] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """What is drawn from top to bottom: the three lanes, and a further row for whatever runs beside itself (ops of
+        several streams or ranks)."""
+        return tuple(
+            Row(key if number == 0 else f"{key} {number + 1}", lane)
+            for key in KINDS
+            for number, lane in enumerate(apart(getattr(self, key)))
+        )
+
+    @cached_property
+    def row(self) -> dict[str, Row]:
+        """The rows by key."""
+        return {row.key: row for row in self.rows}
+
+    @property
+    def computing(self) -> Lane:
+        """Time with an op running, as disjoint rectangles (numbered)."""
+        return self.union("compute")
+
+    def union(self, of: str) -> Lane:
+        """Time with anything in ``compute``, ``copy_in`` or ``copy_out`` running, as disjoint rectangles (numbered)."""
+        if of not in self._unions:
+            lane: Lane = getattr(self, of)
+            self._unions[of] = _numbered(*union_ns(lane.start_ns, lane.end_ns))
+        return self._unions[of]
+
+    @cached_property
+    def copying(self) -> Lane:
+        """Time with a transfer running in either direction, as disjoint rectangles (numbered)."""
+        start = np.concatenate([self.copy_out.start_ns, self.copy_in.start_ns])
+        return _numbered(*union_ns(start, np.concatenate([self.copy_out.end_ns, self.copy_in.end_ns])))
+
+    @cached_property
+    def exposed(self) -> Lane:
+        """Time with a transfer running and no op beside it, as disjoint rectangles (numbered)."""
+        return without(self.copying, self.computing)
+
+    def exposed_in(self, key: str) -> Lane:
+        """The parts of one row with no compute beside them (numbered)."""
+        if key not in self._exposures:
+            self._exposures[key] = without(self.row[key].lane, self.computing)
+        return self._exposures[key]
 
 
 def part_words(schedule: Schedule) -> dict[int, str]:
@@ -50,7 +146,40 @@ def lanes(profile: Profile, step: int = 0) -> Lanes:
         _lane(moves.transfer, moves.start_ns, moves.end_ns, (moves.step == step) & (moves.direction == direction))
         for direction in (0, 1)
     )
-    return Lanes(compute, copy_out, copy_in, _waiting(profile, compute, copy_out, copy_in))
+    return Lanes(compute, copy_out, copy_in, _waiting(profile.schedule, compute, copy_out, copy_in))
+
+
+def apart(lane: Lane) -> list[Lane]:
+    """The lane itself, or the fewest lanes that its rectangles fit into without overlaps."""
+    if not len(lane.item) or bool(np.all(lane.start_ns[1:] >= lane.end_ns[:-1])):
+        return [lane]
+    row_of = np.zeros(len(lane.item), dtype=np.int64)
+    free: list[tuple[int, int]] = []
+    rows = 0
+    for place, (start, end) in enumerate(zip(lane.start_ns.tolist(), lane.end_ns.tolist(), strict=True)):
+        if free and free[0][0] <= start:
+            row = heapq.heappop(free)[1]
+        else:
+            row, rows = rows, rows + 1
+        row_of[place] = row
+        heapq.heappush(free, (end, row))
+    return [Lane(lane.item[row_of == r], lane.start_ns[row_of == r], lane.end_ns[row_of == r]) for r in range(rows)]
+
+
+def without(lane: Lane, holes: Lane) -> Lane:
+    """The union of the lane without the union of ``holes``, as disjoint rectangles in time order (numbered)."""
+    span, hole = union_ns(lane.start_ns, lane.end_ns), union_ns(holes.start_ns, holes.end_ns)
+    # Between two neighbouring edges nothing changes, so its first moment tells whether it is in one and not the other.
+    edges = np.unique(np.concatenate([*span, *hole]))
+    if len(edges) < 2:
+        return _numbered(*span)
+    left, right = edges[:-1], edges[1:]
+    kept = (covered_ns(left, right, span) > 0) & (covered_ns(left, right, hole) == 0)
+    return _numbered(*union_ns(left[kept], right[kept]))
+
+
+def _numbered(start_ns: Column, end_ns: Column) -> Lane:
+    return Lane(np.arange(len(start_ns)), start_ns, end_ns)
 
 
 def _lane(item: Column, start_ns: Column, end_ns: Column, rows: NDArray[np.bool_]) -> Lane:
@@ -58,18 +187,26 @@ def _lane(item: Column, start_ns: Column, end_ns: Column, rows: NDArray[np.bool_
     return Lane(item[rows][order], start_ns[rows][order], end_ns[rows][order])
 
 
-def _waiting(profile: Profile, compute: Lane, *copies: Lane) -> Lane:
-    ends = {i: e for lane in copies for i, e in zip(lane.item.tolist(), lane.end_ns.tolist(), strict=True)}
-    waits = {t.op: t.waits for t in profile.schedule.op_times}
-    rows, free = [], 0
-    for op, start, end in zip(compute.item.tolist(), compute.start_ns.tolist(), compute.end_ns.tolist(), strict=True):
-        last = max((t for t in waits.get(op, ()) if t in ends), key=ends.__getitem__, default=None)
-        if last is not None and min(ends[last], start) > free:
-            rows.append((last, free, min(ends[last], start)))
-        free = end
+def _waiting(schedule: Schedule, compute: Lane, *copies: Lane) -> Lane:
+    moved, ended = (np.concatenate([getattr(lane, name) for lane in copies]) for name in ("item", "end_ns"))
+    if not len(moved):
+        return Lane(*np.zeros((3, 0), dtype=np.int64))
+    end_of = np.full(int(moved.max()) + 1, -1, dtype=np.int64)
+    end_of[moved] = ended
+    # Each op's last transfer to end, of those it waits for; the first of several that end at once.
+    op, transfer = np.array([(t.op, w) for t in schedule.op_times for w in t.waits], dtype=np.int64).reshape(-1, 2).T
+    known = transfer < len(end_of)
+    op, transfer = op[known], transfer[known]
+    order = np.lexsort((-np.arange(len(op)), end_of[transfer], op))
+    last = np.full(len(schedule.graph.ops), -1, dtype=np.int64)
+    last[op[order]] = transfer[order]
+    waited = last[compute.item]
+    until = np.where(waited < 0, -1, np.minimum(end_of[waited], compute.start_ns))
+    free = np.concatenate([[0], np.maximum.accumulate(compute.end_ns)])
+    rows = until > free[:-1]
+    item, start, end = waited[rows], free[:-1][rows], until[rows]
     # What still moves when the last op has ended holds up the end of the step.
-    last = max(ends, key=ends.__getitem__, default=None)
-    if last is not None and ends[last] > free:
-        rows.append((last, free, ends[last]))
-    columns = np.array(rows, dtype=np.int64).reshape(len(rows), 3).T
-    return Lane(*columns)
+    tail = int(ended.argmax())
+    if ended[tail] > free[-1]:
+        item, start, end = (np.append(c, v) for c, v in ((item, moved[tail]), (start, free[-1]), (end, ended[tail])))
+    return Lane(item, start, end)

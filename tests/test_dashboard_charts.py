@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from app.dashboard.views import comparing, lanes, timeline
 from app.dashboard.views.lanes import BARS, BINS, LABELLED, MS, OUTLINES, draw, fitted, outline
 from app.dashboard.views.phases import phases
-from app.dashboard.views.step import StepView, inside, item_at, subtract
-from app.dashboard.views.timeline import STACK_ORDER, Timeline
-from hyperoffload_core.ir import TENSOR_CLASSES
-from profiles.lanes import Lane
+from app.dashboard.views.step import StepView, item_at
+from app.dashboard.views.timeline import Timeline
+from profiles.lanes import Lane, without
 
 
 def numbers(packed: dict[str, Any]) -> np.ndarray:
@@ -72,7 +71,7 @@ def test_busy_fractions_add_up_to_the_exact_busy_time(start: int, length: int) -
     lane = lane_of(80_000)
     window = (start, start + length)
     shape = outline(lane, window)
-    if len(inside(lane, window).item) <= OUTLINES:
+    if len(lane.inside(*window).item) <= OUTLINES:
         return
     edges, height = shape.time_ms[1:-1:2] * MS, shape.height[1:-1:2]
     widths = np.diff(np.append(edges, shape.time_ms[-1] * MS))
@@ -100,15 +99,15 @@ intervals = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size
 
 @given(intervals, intervals)
 @settings(deadline=None)
-def test_subtract_is_what_a_moment_by_moment_count_says(
+def test_without_is_what_a_moment_by_moment_count_says(
     spans: list[tuple[int, int]], holes: list[tuple[int, int]]
 ) -> None:
-    def columns(rows: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    def lane(rows: list[tuple[int, int]]) -> Lane:
         start = np.array([a for a, _ in rows], dtype=np.int64)
-        return start, start + np.array([b for _, b in rows], dtype=np.int64)
+        return Lane(np.arange(len(rows)), start, start + np.array([b for _, b in rows], dtype=np.int64))
 
-    start, end = subtract(columns(spans), columns(holes))
-    covered = {t for a, b in zip(start.tolist(), end.tolist(), strict=True) for t in range(a, b)}
+    left = without(lane(spans), lane(holes))
+    covered = {t for a, b in zip(left.start_ns.tolist(), left.end_ns.tolist(), strict=True) for t in range(a, b)}
     expected = {t for a, b in spans for t in range(a, a + b)} - {t for a, b in holes for t in range(a, a + b)}
     assert covered == expected
 
@@ -117,29 +116,29 @@ def test_marks_agree_with_the_recorded_numbers(view: StepView) -> None:
     steps = view.profile.steps
     waiting = view.lanes.waiting
     assert int((waiting.end_ns - waiting.start_ns).sum()) == int(steps.blocking_ns[0])
-    exposed = [view.exposed(lane) for lane in (view.lanes.copy_in, view.lanes.copy_out)]
+    exposed = [view.lanes.exposed_in(key) for key in ("copy_in", "copy_out")]
     # The two directions may be exposed at the same time, so their sum is at least the exposed time.
     assert sum(int((e.end_ns - e.start_ns).sum()) for e in exposed) >= int(steps.exposed_ns[0]) > 0
 
 
 def test_the_stack_adds_up_and_keeps_the_peak_at_any_zoom(view: StepView) -> None:
     shown = Timeline(view)
-    peak_ns, peak = shown.curve.peak
+    peak_ns, peak = shown.main.peak
     for window in (shown.whole(), (peak_ns - 1_000_000, peak_ns + 1_000_000)):
         drawn = list(timeline.traces(shown, window))
         total = next(t for t in drawn if "hovertemplate" in t and "customdata" in t and t["type"] == "scatter")
         assert numbers(total["y"]).max() * shown.unit[1] == pytest.approx(peak)
-        held = numbers(total["customdata"]).reshape(-1, len(shown.curve.classes))
+        held = numbers(total["customdata"]).reshape(-1, len(shown.main.stack("class").groups))
         assert held.sum(axis=1) == pytest.approx(numbers(total["y"]), rel=1e-5)
 
 
 def test_the_peak_survives_a_curve_of_many_points() -> None:
-    profile = example_profile(example_schedule(400, 1_000_000))
+    profile = example_profile(example_schedule(1_000, 1_000_000))
     shown = Timeline(StepView(profile))
-    assert len(shown.curve.times_ns) > 1_000
+    assert len(shown.main.live.times_ns) > 2 * timeline.MEMORY_BINS
     drawn = list(timeline.traces(shown, shown.whole()))
     total = next(t for t in drawn if "customdata" in t and t["type"] == "scatter")
-    assert numbers(total["y"]).max() * shown.unit[1] == pytest.approx(shown.curve.peak[1])
+    assert numbers(total["y"]).max() * shown.unit[1] == pytest.approx(shown.main.peak[1])
 
 
 def test_every_window_gives_the_same_traces(view: StepView) -> None:
@@ -151,9 +150,11 @@ def test_every_window_gives_the_same_traces(view: StepView) -> None:
     assert {number for number, _, _ in changes} == set(range(len(whole)))
 
 
-def test_a_prediction_beside_takes_the_lower_part_of_each_lane() -> None:
-    upper, lower = timeline.lane_places(0, 2), timeline.lane_places(1, 2)
-    for key, centre in timeline.LANES.items():
+def test_a_prediction_beside_takes_the_lower_part_of_each_lane(view: StepView) -> None:
+    shown = Timeline(view, StepView(example_profile(example_schedule())))
+    upper, lower = shown.places(0), shown.places(1)
+    assert [row.key for row in shown.rows] == ["compute", "copy_in", "copy_out"]
+    for key, centre in shown.centres.items():
         assert lower[key][0] + lower[key][1] <= upper[key][0]
         assert upper[key][0] + upper[key][1] <= centre + timeline.LANE_HEIGHT / 2 + 1e-9
 
@@ -169,10 +170,6 @@ def test_phases_are_named_in_order(view: StepView) -> None:
     assert [name for name, _, _ in phases(view)] == ["forward", "backward", "optimizer"]
     assert phases(view)[0][1] == 0
     assert phases(view)[-1][2] == view.end_ns
-
-
-def test_every_class_has_its_place_in_the_stack() -> None:
-    assert set(STACK_ORDER) == set(TENSOR_CLASSES)
 
 
 def test_compared_runs_have_blocks_of_their_own_on_one_axis(view: StepView) -> None:

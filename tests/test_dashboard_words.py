@@ -22,6 +22,7 @@ from app.dashboard.views.requests import (
 )
 from app.dashboard.views.runs import run_conditions, run_name, run_rows, runs_asked
 from app.dashboard.views.step import StepView
+from app.dashboard.views.timeline import Timeline
 from app.dashboard.views.transfers import summary, transfer_rows, window_around
 from db.database import open_database
 from db.queries import RunRow, get_run
@@ -183,10 +184,11 @@ def test_a_click_on_the_chart_is_a_thing_or_a_time(view: StepView) -> None:
     }
     assert pointing.clicked_item(bar) == ("transfer", 7)
     assert pointing.clicked_time(bar) == 12_500_000
+    shown = Timeline(view)
     beside = {"points": [], "xvals": [6.0], "yvals": [3.0], "yaxes_id": "y2"}
-    assert pointing.item_under(beside, view) == ("op", 0)
+    assert pointing.item_under(beside, shown) == ("op", 0)
     curve = {"points": [], "xvals": [6.0], "yvals": [3.0], "yaxes_id": "y"}
-    assert pointing.item_under(curve, view) is None
+    assert pointing.item_under(curve, shown) is None
     assert pointing.clicked_item(None) is pointing.clicked_time(None) is None
 
 

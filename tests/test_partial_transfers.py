@@ -16,7 +16,7 @@ from profiles_samples import ACT, GRAPH
 from app.dashboard.views.details import Link, details
 from app.dashboard.views.lane_traces import lane_traces
 from app.dashboard.views.step import StepView
-from app.dashboard.views.timeline import lane_places
+from app.dashboard.views.timeline import Timeline
 from app.dashboard.views.transfers import transfer_rows
 from db.database import open_database
 from db.queries import load_profile, transfers_window
@@ -146,7 +146,7 @@ def test_the_trace_and_the_chart_of_the_report_name_the_part() -> None:
 
 
 def test_bars_rows_and_details_of_the_dashboard_name_the_part(view: StepView) -> None:
-    traces = list(lane_traces(view, (0, view.end_ns), view.end_ns, lane_places(0, 1)))
+    traces = list(lane_traces(view, (0, view.end_ns), view.end_ns, Timeline(view).places(0)))
     hovers = [text for t in traces for text in t.get("hovertext", ()) if "act" in text]
     assert len(hovers) == 6
     assert sum("(part 2 of 3)" in text for text in hovers) == 2

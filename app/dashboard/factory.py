@@ -76,6 +76,14 @@ def _shell(state: State) -> Any:
             dmc.Group(
                 [
                     html.Span(str(state.path), className="where", title=f"Database {state.path}"),
+                    html.Button(
+                        "?",
+                        id="keys-help",
+                        className="keys-button",
+                        type="button",
+                        title="Keys (?)",
+                        **{"aria-label": "Keys"},
+                    ),
                     dmc.ColorSchemeToggle(
                         lightIcon=icon("sun", 18),
                         darkIcon=icon("moon", 18),

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import dash
 from dash import Input, Output, dcc, html
 
 from app.dashboard import parts
-from app.dashboard.pages import run_alive, run_details, run_timeline, run_transfers
+from app.dashboard.pages import run_alive, run_details, run_selection, run_timeline, run_transfers
 from app.dashboard.pages.guard import guarded
 from app.dashboard.pages.runs_actions import deleted_page
-from app.dashboard.pages.run_shown import RUN
+from app.dashboard.pages.run_shown import RUN, shown_timeline
 from app.dashboard.state import State, current_state
+from app.dashboard.views.address import shown_of
 from app.dashboard.views.numbers import run_numbers
 from app.dashboard.views.runs import STATUS_TONES, run_conditions, run_name, when
 from app.dashboard.views.step import StepView
@@ -22,7 +24,7 @@ from profiles.alive import alive_at
 from profiles.chrome_trace import trace_bytes
 
 # Each is a module with ``panel(...)`` and ``register(app, shared)``.
-PANELS = (run_timeline, run_alive, run_details, run_transfers)
+PANELS = (run_timeline, run_selection, run_alive, run_details, run_transfers)
 
 
 def register(app: dash.Dash, shared: State) -> None:
@@ -39,7 +41,7 @@ def register(app: dash.Dash, shared: State) -> None:
         return dcc.send_bytes(data, f"hyperoffload-run-{row.id}.trace.json.gz")
 
 
-def layout(run_id: str = "", step: str = "", **_: str) -> Any:
+def layout(run_id: str = "", **query: str) -> Any:
     state = current_state()
     try:
         run = get_run(state.database, int(run_id) if run_id.isdecimal() else -1)
@@ -49,26 +51,42 @@ def layout(run_id: str = "", step: str = "", **_: str) -> Any:
         return deleted_page(run)
     if not run.step_count:
         return html.Div([_head(run), _notice(run), _no_steps()])
-    number = int(step) if step.isdecimal() and int(step) < run.step_count else median_step(state.database, run.id)
-    view = state.step(run.id, number)
-    peak_ns = view.curve.peak[0]
+    asked = shown_of(query)
+    numbered = asked.step is not None and asked.step < run.step_count
+    step = asked.step if asked.step is not None and numbered else median_step(state.database, run.id)
+    asked = replace(asked, show=asked.show if run.kind == "measured" else None)
+    view = state.step(run.id, step)
+    first = _first_pick(view)
+    picked = first if asked.picked is None else {"kind": asked.picked[0], "id": asked.picked[1]}
+    kept = {"id": run.id, "step": step, "kind": run.kind}
+    timeline = shown_timeline(state, kept, asked.show or run.kind, asked.by, picked)
+    at = view.peak[0] if asked.at is None else min(asked.at, timeline.end_ns - 1)
+    window, selected = _within(asked.window, timeline.end_ns), _within(asked.selected, timeline.end_ns)
+    asked = replace(asked, at=at, window=window, selected=selected)
     prediction = state.prediction(run.id).profile if run.kind == "measured" else None
     return html.Div(
         [
-            dcc.Store(id="run", data={"id": run.id, "step": number, "kind": run.kind}),
-            dcc.Store(id="run-cursor", data=peak_ns),
-            dcc.Store(id="run-picked", data=_first_pick(view)),
+            # What the page opens with by itself is not named in its address.
+            dcc.Store(id="run", data=kept | {"numbered": numbered, "picked": first, "peak_ns": view.peak[0]}),
+            dcc.Store(id="run-cursor", data=at),
+            dcc.Store(id="run-picked", data=picked),
             dcc.Store(id="run-target"),
-            dcc.Store(id="run-window"),
+            dcc.Store(id="run-window", data=window),
+            dcc.Store(id="run-selection", data=selected),
             dcc.Download(id="run-download"),
             _head(run),
             _notice(run),
-            parts.cards(run_numbers(run, view.curve.peak[1], prediction)),
-            run_timeline.panel(run, view, number),
+            parts.cards(run_numbers(run, view.peak[1], prediction)),
+            run_timeline.panel(run, timeline, step, asked),
             html.Div([run_alive.panel(), run_details.panel()], className="columns"),
             run_transfers.panel(view),
         ]
     )
+
+
+def _within(span: tuple[int, int] | None, end_ns: int) -> tuple[int, int] | None:
+    """The part of a stretch that lies in the step."""
+    return None if span is None or span[0] >= end_ns else (span[0], min(span[1], end_ns))
 
 
 def _first_pick(view: StepView) -> dict[str, Any] | None:
@@ -76,7 +94,7 @@ def _first_pick(view: StepView) -> dict[str, Any] | None:
     worst = max(view.verdicts.values(), key=lambda v: v.blocking_ns, default=None)
     if worst is not None and worst.blocking_ns:
         return {"kind": "transfer", "id": worst.transfer}
-    largest = next((a for a in alive_at(view.profile, view.curve.peak[0], view.step) if a.storage is not None), None)
+    largest = next((a for a in alive_at(view.profile, view.peak[0], view.step) if a.storage is not None), None)
     return None if largest is None else {"kind": "storage", "id": largest.storage}
 
 

@@ -1,4 +1,4 @@
-"""The timeline: memory curve above, Gantt lanes below, one time axis."""
+"""The timeline: memory curve above, Gantt lanes below, one time axis, and the whole step below both."""
 
 from __future__ import annotations
 
@@ -6,62 +6,96 @@ from typing import Any
 
 import dash
 import dash_mantine_components as dmc
-from dash import Input, Output, ctx, dcc, html
+from dash import ClientsideFunction, Input, Output, ctx, dcc, html
 from dash import State as Given
 
 from app.dashboard import parts, theme
 from app.dashboard.icons import icon
 from app.dashboard.pages.run_shown import RUN, SHOW, shown_timeline
 from app.dashboard.state import State
-from app.dashboard.views import pointing
-from app.dashboard.views.step import StepView
-from app.dashboard.views.timeline import HEIGHT, Timeline, cursor_shape, data_changes, figure
+from app.dashboard.views import overview, pointing
+from app.dashboard.views.address import Shown, query_of
+from app.dashboard.views.marks import cursor_shape
+from app.dashboard.views.memory_traces import (
+    GROUPING_TITLES,
+    RESERVED_COLOUR,
+    TOTAL_COLOUR,
+    group_legend,
+)
+from app.dashboard.views.timeline import Timeline, data_changes, detail_words, figure
 from db.queries import RunRow
+from profiles.stacks import Grouping
+
+BY = Given("run-by", "value")
+PICKED = Given("run-picked", "data")
+HINT = "Drag to zoom, double-click for the whole step, click anything for details. Press ? for the keys."
 
 
 def register(app: dash.Dash, shared: State) -> None:
     @app.callback(
         Output("run-timeline", "figure", allow_duplicate=True),
         Output("run-window", "data"),
+        Output("run-drawn", "children", allow_duplicate=True),
+        Output("run-selection", "data", allow_duplicate=True),
         Input("run-timeline", "relayoutData"),
         RUN,
         SHOW,
+        BY,
+        PICKED,
         prevent_initial_call=True,
     )
-    def zoom(change: dict[str, Any] | None, run: dict[str, Any], show: str) -> Any:
-        shown = shown_timeline(shared, run, show)
-        window = pointing.zoom_window(change, shown.end_ns)
+    def zoom(change: dict[str, Any] | None, run: dict[str, Any], show: str, by: Grouping, picked: Any) -> Any:
+        shown = shown_timeline(shared, run, show, by, picked)
+        window, selected = pointing.zoom_window(change, shown.end_ns), pointing.selected_window(change, shown.end_ns)
         if window is None:
-            return dash.no_update, dash.no_update
-        patch = dash.Patch()
-        for trace, key, value in data_changes(shown, window):
-            patch["data"][trace][key] = value
-        return patch, window
+            return dash.no_update, dash.no_update, dash.no_update, selected or dash.no_update
+        return _changed(shown, window), window, detail_words(shown, window), dash.no_update
 
     @app.callback(
         Output("run-timeline", "figure", allow_duplicate=True),
-        Output("run-window", "data", allow_duplicate=True),
-        Input("run-show", "value"),
-        Input("run-target", "data"),
-        Input("run-whole", "n_clicks"),
-        RUN,
+        Input("run-picked", "data"),
         Given("run-window", "data"),
-        Given("run-cursor", "data"),
+        RUN,
+        SHOW,
+        BY,
         prevent_initial_call=True,
     )
-    def redraw(
-        show: str, target: list[int] | None, _: int | None, run: dict[str, Any], window: list[int] | None, cursor: int
-    ) -> Any:
-        shown = shown_timeline(shared, run, show)
+    def mark_picked(picked: Any, window: list[int] | None, run: dict[str, Any], show: str, by: Grouping) -> Any:
+        shown = shown_timeline(shared, run, show, by, picked)
+        return _changed(shown, (window[0], window[1]) if window else shown.whole())
+
+    @app.callback(
+        Output("run-timeline", "figure", allow_duplicate=True),
+        Output("run-timeline", "style"),
+        Output("run-window", "data", allow_duplicate=True),
+        Output("run-drawn", "children", allow_duplicate=True),
+        Output("run-legend", "children"),
+        Output("run-overview", "figure"),
+        Input("run-show", "value"),
+        Input("run-by", "value"),
+        Input("run-target", "data"),
+        Input("run-whole", "n_clicks"),
+        Given("run-window", "data"),
+        Given("run-cursor", "data"),
+        Given("run-selection", "data"),
+        Given("run-mode", "value"),
+        RUN,
+        PICKED,
+        prevent_initial_call=True,
+    )
+    def redraw(show: str, by: Grouping, target: Any, _: int | None, window: Any, cursor: int, *rest: Any) -> Any:
+        selected, mode, run, picked = rest
+        shown = shown_timeline(shared, run, show, by, picked)
         if ctx.triggered_id == "run-target" and target:
             window = target
-        elif ctx.triggered_id != "run-show":
+        elif ctx.triggered_id == "run-whole":
             window = None
         chosen = (window[0], window[1]) if window else shown.whole()
-        drawn = figure(shown, chosen, cursor)
+        drawn = figure(shown, chosen, cursor, selected, mode)
         # Another revision, so that the browser takes this range instead of the one the user left.
         drawn["layout"]["uirevision"] = f"{show} {chosen}"
-        return drawn, chosen
+        whole = overview.figure(shown) if ctx.triggered_id == "run-show" else dash.no_update
+        return drawn, {"height": shown.height}, window, detail_words(shown, chosen), legend(shown), whole
 
     @app.callback(
         Output("run-cursor", "data", allow_duplicate=True),
@@ -73,7 +107,7 @@ def register(app: dash.Dash, shared: State) -> None:
     )
     def point(click: dict[str, Any] | None, run: dict[str, Any], show: str) -> Any:
         shown = shown_timeline(shared, run, show)
-        item = pointing.clicked_item(click) or pointing.item_under(click, shown.main)
+        item = pointing.clicked_item(click) or pointing.item_under(click, shown)
         time = pointing.clicked_time(click)
         return (
             dash.no_update if time is None else min(max(time, 0), shown.end_ns - 1),
@@ -91,18 +125,57 @@ def register(app: dash.Dash, shared: State) -> None:
         return patch
 
     @app.callback(
-        Output("address", "href", allow_duplicate=True), Input("run-step", "value"), RUN, prevent_initial_call=True
+        Output("address", "href", allow_duplicate=True),
+        Input("run-step", "value"),
+        RUN,
+        SHOW,
+        BY,
+        prevent_initial_call=True,
     )
-    def open_step(value: str | None, run: dict[str, Any]) -> Any:
+    def open_step(value: str | None, run: dict[str, Any], show: Any, by: Grouping) -> Any:
         if value is None or int(value) == run["step"]:
             return dash.no_update
-        return f"/run/{run['id']}?step={value}"
+        return f"/run/{run['id']}{query_of(Shown(int(value), None if show == run['kind'] else show, by))}"
+
+    @app.callback(
+        Output("run-query", "data"),
+        Input("run-show", "value"),
+        Input("run-by", "value"),
+        Input("run-window", "data"),
+        Input("run-picked", "data"),
+        Input("run-cursor", "data"),
+        Input("run-selection", "data"),
+        RUN,
+        prevent_initial_call=True,
+    )
+    def name_address(show: Any, by: Grouping, window: Any, picked: Any, cursor: int, selected: Any, run: Any) -> str:
+        return query_of(
+            Shown(
+                step=run["step"] if run["numbered"] else None,
+                show=None if show == run["kind"] else show,
+                by=by,
+                window=window,
+                picked=None if picked in (None, run["picked"]) else (picked["kind"], picked["id"]),
+                at=None if cursor == run["peak_ns"] else cursor,
+                selected=selected,
+            )
+        )
+
+    # Replaces the address without telling dcc.Location, which would make the page anew.
+    app.clientside_callback(
+        ClientsideFunction("run", "replace_query"),
+        Output("run-query", "id"),
+        Input("run-query", "data"),
+        prevent_initial_call=True,
+    )
 
 
-def panel(run: RunRow, view: StepView, step: int) -> Any:
-    timeline = Timeline(view)
+def panel(run: RunRow, timeline: Timeline, step: int, shown: Shown) -> Any:
+    """``shown.window`` and ``shown.at`` are what is drawn first."""
     choices = [{"value": str(i), "label": f"Step {i + 1}"} for i in range(run.step_count)]
-    modes = [{"value": m, "label": m.title()} for m in ("measured", "predicted", "both")]
+    shows = [{"value": m, "label": m.title()} for m in ("measured", "predicted", "both")]
+    groupings = [{"value": by, "label": f"By {title}"} for by, title in GROUPING_TITLES.items()]
+    modes = [{"value": m, "label": m.title()} for m in ("zoom", "select")]
     tools = [
         dmc.Select(
             id="run-step",
@@ -115,38 +188,81 @@ def panel(run: RunRow, view: StepView, step: int) -> Any:
             **{"aria-label": "Step"},
         ),
         dmc.SegmentedControl(
-            id="run-show", data=modes, value=run.kind, size="xs", display=None if run.kind == "measured" else "none"
+            id="run-show",
+            data=shows,
+            value=shown.show or run.kind,
+            size="xs",
+            display=None if run.kind == "measured" else "none",
         ),
+        dmc.Select(
+            id="run-by",
+            data=groupings,
+            value=shown.by,
+            allowDeselect=False,
+            size="xs",
+            w=104,
+            **{"aria-label": "How the memory is split"},
+        ),
+        dmc.SegmentedControl(id="run-mode", data=modes, value="zoom", size="xs", **{"aria-label": "A drag"}),
         dmc.Button("Whole step", id="run-whole", size="xs", variant="default", leftSection=icon("zoom", 14)),
     ]
+    window = shown.window or timeline.whole()
     return parts.panel(
         "Timeline",
         [
-            legend(view),
+            html.Div(legend(timeline), className="legend", id="run-legend"),
             dcc.Graph(
                 id="run-timeline",
-                figure=figure(timeline, timeline.whole(), timeline.curve.peak[0]),
+                figure=figure(timeline, window, shown.at, shown.selected),
                 config=theme.GRAPH_CONFIG,
-                style={"height": HEIGHT},
+                style={"height": timeline.height},
             ),
+            html.Div(
+                [
+                    dcc.Graph(
+                        id="run-overview",
+                        figure=overview.figure(timeline),
+                        config={"staticPlot": True, "responsive": True, "showSendToCloud": False},
+                        style={"height": overview.HEIGHT},
+                    ),
+                    html.Div(className="brush", id="run-brush"),
+                ],
+                className="overview",
+            ),
+            html.Div(detail_words(timeline, window), id="run-drawn", className="hint"),
+            html.Div(id="run-selected", **{"aria-live": "polite"}),
+            dcc.Store(id="run-query"),
         ],
-        hint="Drag to zoom, double-click for the whole step, click anything for details. Keys: W S zoom, A D move.",
+        hint=HINT,
         tools=dmc.Group(tools, gap="xs"),
     )
 
 
-def legend(view: StepView) -> Any:
-    classes = [
-        html.Span([parts.swatch(theme.class_colour(c)), theme.class_title(c)]) for c in Timeline(view).curve.classes
+def legend(timeline: Timeline) -> list[Any]:
+    def line(colour: str, style: str, title: str) -> Any:
+        return html.Span([html.I(className="key", style={"borderTopColor": colour, "borderTopStyle": style}), title])
+
+    stack = timeline.main.stack(timeline.by)
+    lanes = (
+        (theme.COMPUTE, "Compute"),
+        (theme.COPY_IN, "Copy in"),
+        (theme.COPY_OUT, "Copy out"),
+        (theme.EXPOSED, "Exposed"),
+        (theme.BLOCKING, "Blocking"),
+    )
+    return [
+        *(html.Span([parts.swatch(colour), title]) for colour, title in group_legend(timeline.by, stack)),
+        line(TOTAL_COLOUR, "solid", "Live"),
+        line("var(--ink)", "dotted", "Theoretical"),
+        line(RESERVED_COLOUR, "dashed", "Reserved"),
+        html.Span(className="legend-gap"),
+        *(html.Span([parts.swatch(colour), title]) for colour, title in lanes),
     ]
-    lanes = [
-        html.Span([parts.swatch(colour), title])
-        for title, colour in (
-            ("Compute", theme.COMPUTE),
-            ("Copy in", theme.COPY_IN),
-            ("Copy out", theme.COPY_OUT),
-            ("Exposed", theme.EXPOSED),
-            ("Blocking", theme.BLOCKING),
-        )
-    ]
-    return html.Div([*classes, html.Span(className="legend-gap"), *lanes], className="legend")
+
+
+def _changed(shown: Timeline, window: tuple[int, int]) -> dash.Patch:
+    """The data of every trace for another window."""
+    patch = dash.Patch()
+    for trace, key, value in data_changes(shown, window):
+        patch["data"][trace][key] = value
+    return patch

@@ -13,10 +13,11 @@ from app.dashboard import theme
 from app.dashboard.views.lanes import draw, fitted, outline
 from app.dashboard.views.step import StepView
 from hyperoffload_core.sizes import format_bytes, format_ns
-from profiles.lanes import Lane
+from profiles.lanes import TITLES, Lane, LaneKind
 
-LANE_TITLES = {"compute": "Compute", "copy_in": "Copy in", "copy_out": "Copy out"}
+LANE_TITLES = TITLES
 LANE_COLOURS = {"compute": theme.COMPUTE, "copy_in": theme.COPY_IN, "copy_out": theme.COPY_OUT}
+NOTHING = Lane(*np.zeros((3, 0), dtype=np.int64))
 # What depends on the window in any trace.
 DATA_KEYS = ("x", "y", "base", "width", "text", "hovertext", "customdata", "marker")
 
@@ -28,13 +29,14 @@ def lane_traces(
     places: Mapping[str, tuple[float, float]],
     opacity: float = 1.0,
 ) -> Iterator[dict[str, Any]]:
-    """Nine traces: for each lane bars, outline and marks. ``places[lane]`` is (floor, height) on the axis ``y2``;
+    """For each row bars, outline and marks. ``places`` is (floor, height) on the axis ``y2`` by key of the row;
     ``view_ns`` is the part of the window that is seen."""
     for key, (floor, height) in places.items():
-        spans: Lane = getattr(view.lanes, key)
-        text, hover = _words(view, key)
-        drawn = draw(spans, window, text, hover, view_ns)
-        common = {"yaxis": "y2", "opacity": opacity, "name": f"{LANE_TITLES[key]} ({view.kind})"}
+        row = view.lanes.row[key]
+        colour = LANE_COLOURS[row.of]
+        text, hover = _words(view, row.kind)
+        drawn = draw(row.lane, window, text, hover, view_ns)
+        common = {"yaxis": "y2", "opacity": opacity, "name": f"{row.title} ({view.kind})"}
         yield {
             **common,
             "type": "bar",
@@ -45,22 +47,25 @@ def lane_traces(
             "width": packed(np.full(len(drawn.bars.id), height)),
             "text": drawn.bars.text,
             "hovertext": drawn.bars.hover,
-            "customdata": [[key, view.kind, i] for i in drawn.bars.id],
+            "customdata": [[row.of, view.kind, i] for i in drawn.bars.id],
             "hovertemplate": "%{hovertext}<extra></extra>",
             "textposition": "inside",
             "insidetextanchor": "middle",
             "textangle": 0,
             "constraintext": "none",
             "insidetextfont": {"color": "#FFFFFF", "size": 11},
-            "marker": {"color": LANE_COLOURS[key], "line": _edge(drawn.apart, LANE_COLOURS[key])},
+            "marker": {"color": colour, "line": _edge(drawn.apart, colour)},
+            # Selecting a stretch of time leaves the bars as they are.
+            "unselected": {"marker": {"opacity": opacity}},
         }
-        yield {**common, **_area(drawn.outline.time_ms, floor + height * drawn.outline.height, LANE_COLOURS[key])}
-        if key == "compute":
-            marked, colour, tall = view.lanes.waiting, theme.BLOCKING, height
+        yield {**common, **_area(drawn.outline.time_ms, floor + height * drawn.outline.height, colour)}
+        if row.kind == "transfer":
+            marked, mark, tall = view.lanes.exposed_in(key), theme.EXPOSED, height * 0.26
         else:
-            marked, colour, tall = view.exposed(spans), theme.EXPOSED, height * 0.26
+            # Compute waits as a whole, whichever row would have run the next op.
+            marked, mark, tall = view.lanes.waiting if key == "compute" else NOTHING, theme.BLOCKING, height
         shape = outline(marked, window)
-        marks = _area(shape.time_ms, floor + tall * shape.height, colour)
+        marks = _area(shape.time_ms, floor + tall * shape.height, mark)
         # Without a line: it would run along the floor between the marks.
         marks["line"]["width"] = 0
         yield {**common, **marks, "opacity": 1.0 if opacity == 1.0 else 0.7}
@@ -84,10 +89,10 @@ def _area(time_ms: NDArray[np.float64], level: NDArray[np.float64], colour: str)
     }
 
 
-def _words(view: StepView, key: str) -> tuple[Callable[[int, int], str], Callable[[int, int, int], str]]:
+def _words(view: StepView, kind: LaneKind) -> tuple[Callable[[int, int], str], Callable[[int, int, int], str]]:
     """Text inside and beside a bar, for ops and for transfers."""
     graph = view.profile.schedule.graph
-    if key == "compute":
+    if kind == "op":
 
         def op_hover(op: int, start: int, end: int) -> str:
             o = graph.ops[op]

@@ -9,9 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from app.dashboard.views.step import inside
 from profiles.lanes import Lane
-from profiles.series import busy_fraction
 
 Detail = Literal["labels", "bars", "outline", "busy"]
 Floats = NDArray[np.float64]
@@ -70,7 +68,7 @@ def draw(
 
     ``view_ns`` is the part of the window that is seen, where that is not all of it: it decides which texts fit.
     """
-    shown = inside(lane, window)
+    shown = lane.inside(*window)
     count = len(shown.item)
     if count > BARS:
         return Drawn("outline" if count <= OUTLINES else "busy", count, outline=outline(lane, window))
@@ -90,13 +88,13 @@ def draw(
 
 def outline(lane: Lane, window: tuple[int, int]) -> Outline:
     """The rectangles' own outline where they are few, steps of the exact busy fraction of each bin above that."""
-    shown = inside(lane, window)
+    shown = lane.inside(*window)
     if len(shown.item) <= OUTLINES:
         start, end = shown.start_ns / MS, shown.end_ns / MS
         time = np.column_stack([start, start, end, end]).ravel()
         return Outline(time, np.tile([0.0, 1.0, 1.0, 0.0], len(start)))
-    busy = busy_fraction(shown.start_ns, shown.end_ns, *window, BINS)
     edges = window[0] + (window[1] - window[0]) * np.arange(BINS + 1, dtype=np.int64) // BINS
+    busy = np.diff(lane.busy_until(edges)) / np.maximum(np.diff(edges), 1)
     return Outline(np.repeat(edges / MS, 2), np.concatenate([[0.0], np.repeat(busy, 2), [0.0]]))
 
 

@@ -52,7 +52,8 @@ def _bands(strongest: NDArray[np.int64]) -> list[tuple[int, int, int]]:
     return bands
 
 
-def phase_shapes(view: StepView) -> list[dict[str, Any]]:
+def phase_shapes(view: StepView, low: float, high: float) -> list[dict[str, Any]]:
+    """Bands between two heights on the lanes' axis."""
     return [
         {
             "type": "rect",
@@ -60,8 +61,8 @@ def phase_shapes(view: StepView) -> list[dict[str, Any]]:
             "yref": "y2",
             "x0": start / MS,
             "x1": end / MS,
-            "y0": 3.55,
-            "y1": 4.0,
+            "y0": low,
+            "y1": high,
             "line": {"width": 0},
             "fillcolor": f"rgba(128,142,166,{SHADES[phase]})",
             "layer": "below",
@@ -70,8 +71,15 @@ def phase_shapes(view: StepView) -> list[dict[str, Any]]:
     ]
 
 
-def phase_notes(view: StepView) -> list[dict[str, Any]]:
+def phase_notes(view: StepView, middle: float) -> list[dict[str, Any]]:
     return [
-        {"x": (start + end) / 2 / MS, "y": 3.77, "yref": "y2", "text": phase, "showarrow": False, "font": {"size": 11}}
+        {
+            "x": (start + end) / 2 / MS,
+            "y": middle,
+            "yref": "y2",
+            "text": phase,
+            "showarrow": False,
+            "font": {"size": 11},
+        }
         for phase, start, end in phases(view)
     ]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.dashboard.views.lanes import MS
-from app.dashboard.views.step import StepView, item_at
-from app.dashboard.views.timeline import LANE_HEIGHT, LANES
+from app.dashboard.views.step import item_at
+from app.dashboard.views.timeline import LANE_HEIGHT, Timeline
 
 
 def clicked_item(click: dict[str, Any] | None) -> tuple[str, int] | None:
@@ -63,13 +63,23 @@ def zoom_window(change: dict[str, Any] | None, end_ns: int) -> tuple[int, int] |
     return (start, end) if end > start else None
 
 
-def item_under(click: dict[str, Any] | None, view: StepView) -> tuple[str, int] | None:
+def item_under(click: dict[str, Any] | None, shown: Timeline) -> tuple[str, int] | None:
     """The op or transfer at the clicked time in the clicked lane, where bars are too many to be drawn singly."""
     time, height = clicked_time(click), clicked_lane(click)
     if time is None or height is None:
         return None
-    for key, centre in LANES.items():
-        if abs(height - centre) <= LANE_HEIGHT / 2:
-            item = item_at(getattr(view.lanes, key), time)
-            return None if item is None else ("op" if key == "compute" else "transfer", item)
+    for row in shown.main.lanes.rows:
+        if abs(height - shown.centres[row.key]) <= LANE_HEIGHT / 2:
+            item = item_at(row.lane, time)
+            return None if item is None else (row.kind, item)
     return None
+
+
+def selected_window(change: dict[str, Any] | None, end_ns: int) -> tuple[int, int] | None:
+    """The stretch (ns) that was dragged over in select mode, cut to the step; None for any other event."""
+    boxes = (change or {}).get("selections")
+    if not boxes:
+        return None
+    low, high = sorted((float(boxes[-1]["x0"]), float(boxes[-1]["x1"])))
+    start, end = max(0, round(low * MS)), min(end_ns, round(high * MS))
+    return (start, end) if end > start else None

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from hyperoffload_core.explain.verdicts import TransferVerdict, transfer_verdicts
-from hyperoffload_core.metrics import Column, covered_ns, union_ns
+from hyperoffload_core.metrics import Column
 from hyperoffload_core.recording import Profile, ProfileKind
 from hyperoffload_core.schedule import Transfer
 from profiles.lanes import Lane, Lanes, lanes, part_words
 from profiles.series import MemoryCurve, memory_curve
+from profiles.stacks import Grouping, Stack, Steps, memory_stack, needed, reserved
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class StepView:
 
     profile: Profile
     step: int = 0
+    _stacks: dict[Grouping, Stack] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def kind(self) -> ProfileKind:
@@ -35,10 +37,46 @@ class StepView:
         """The exact memory curve by tensor class."""
         return memory_curve(self.profile, self.step)
 
+    def stack(self, by: Grouping) -> Stack:
+        """The same memory split by class, layer, phase or tier, kept in a form that is thinned quickly."""
+        if by not in self._stacks:
+            self._stacks[by] = memory_stack(self.profile, by, self.step)
+        return self._stacks[by]
+
+    @property
+    def live(self) -> Steps:
+        """What is on the device over time."""
+        return self.stack("class").total
+
+    @cached_property
+    def peak(self) -> tuple[int, int]:
+        """``(time_ns, bytes)`` of the first moment at which most is on the device."""
+        return self.live.peak
+
+    @cached_property
+    def needed(self) -> Steps:
+        """The theoretical memory over time."""
+        return needed(self.profile, self.step)
+
+    @cached_property
+    def reserved(self) -> Steps:
+        """The address space in use over time."""
+        return reserved(self.profile, self.step)
+
+    @cached_property
+    def returns(self) -> tuple[Column, Column]:
+        """Ends of Stores and the starts of the next Prefetch of the same storage, row by row."""
+        moves = self.profile.transfers
+        rows = np.flatnonzero(moves.step == self.step)
+        rows = rows[np.lexsort((moves.start_ns[rows], moves.storage[rows]))]
+        left, back = rows[:-1], rows[1:]
+        pair = (moves.storage[left] == moves.storage[back]) & (moves.direction[left] < moves.direction[back])
+        return moves.end_ns[left[pair]], moves.start_ns[back[pair]]
+
     @cached_property
     def end_ns(self) -> int:
         """Where the time axis ends: the step's end, or the last event where that is later."""
-        drawn = (self.lanes.compute, self.lanes.copy_in, self.lanes.copy_out)
+        drawn = (row.lane for row in self.lanes.rows)
         return max(int(self.profile.steps.step_ns[self.step]), *(int(lane.end_ns.max(initial=0)) for lane in drawn), 1)
 
     @cached_property
@@ -65,35 +103,11 @@ class StepView:
             "transfer": {k: v for lane in both for k, v in _by_item(lane).items()},
         }
 
-    def exposed(self, lane: Lane) -> Lane:
-        """The parts of a copy lane with no compute beside them."""
-        compute = self.lanes.compute
-        start, end = subtract((lane.start_ns, lane.end_ns), (compute.start_ns, compute.end_ns))
-        return Lane(np.arange(len(start)), start, end)
-
-
-def inside(lane: Lane, window: tuple[int, int]) -> Lane:
-    """The rectangles that touch the window. Those of a lane do not overlap, so their ends are sorted as well."""
-    first = int(np.searchsorted(lane.end_ns, window[0], side="right"))
-    last = int(np.searchsorted(lane.start_ns, window[1], side="left"))
-    return Lane(lane.item[first:last], lane.start_ns[first:last], lane.end_ns[first:last])
-
 
 def item_at(lane: Lane, time_ns: int) -> int | None:
     """The op or transfer that holds the time, None for a gap."""
     row = int(np.searchsorted(lane.start_ns, time_ns, side="right")) - 1
     return int(lane.item[row]) if row >= 0 and time_ns < lane.end_ns[row] else None
-
-
-def subtract(spans: tuple[Column, Column], holes: tuple[Column, Column]) -> tuple[Column, Column]:
-    """The union of ``spans`` without the union of ``holes``, as disjoint intervals in time order."""
-    span, hole = union_ns(*spans), union_ns(*holes)
-    edges = np.unique(np.concatenate([*span, *hole]))
-    if len(edges) < 2:
-        return span
-    left, right = edges[:-1], edges[1:]
-    kept = (covered_ns(left, right, span) > 0) & (covered_ns(left, right, hole) == 0)
-    return union_ns(left[kept], right[kept])
 
 
 def _by_item(lane: Lane) -> dict[int, tuple[int, int]]:

@@ -11,51 +11,47 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from app.dashboard import theme
-from app.dashboard.views.lane_traces import LANE_TITLES, data_of, faded, lane_traces, packed
-from app.dashboard.views.lanes import MS
+from app.dashboard.views.lane_traces import data_of, lane_traces
+from app.dashboard.views.lanes import BARS, LABELLED, MS, OUTLINES
+from app.dashboard.views.marks import (
+    MOST_ARROWS,
+    Places,
+    arrow_trace,
+    cursor_shape,
+    picked_trace,
+    returns,
+    selected_shape,
+)
+from app.dashboard.views.memory_traces import MEMORY_BINS as MEMORY_BINS
+from app.dashboard.views.memory_traces import memory_traces
 from app.dashboard.views.phases import phase_notes, phase_shapes
 from app.dashboard.views.step import StepView
 from hyperoffload_core.sizes import format_bytes
-from profiles.series import MemoryCurve, downsample
-from profiles.series import window as cut
+from profiles.lanes import Row
+from profiles.stacks import Grouping
 
-HEIGHT = 640
-MEMORY_BINS = 1_000
+# Heights in pixels; of a lane with the gap to the next, and of the phases' band above them.
+MEMORY_HEIGHT = 330
+LANE_PIXELS = 70
+BAND_PIXELS = 40
+MARGIN_PIXELS = 50
+GAP_PIXELS = 24
 UNITS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024), ("B", 1))
-# Centre of each lane on the lanes' axis; a lane is 0.8 high.
-LANES = {"compute": 3.0, "copy_in": 2.0, "copy_out": 1.0}
 LANE_HEIGHT = 0.8
-# From the floor up: what stays the whole step first, so that the upper edge shows what moves.
-STACK_ORDER = (
-    "weight",
-    "optimizer_state",
-    "constant",
-    "kv_cache",
-    "input",
-    "gradient",
-    "activation",
-    "output",
-    "workspace",
-)
+# Levels far above everything would press the curve flat: then they are named, not drawn to scale.
+TO_SCALE = 1.7
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """What the chart shows: one step, or a measured one with the prediction for it beside it."""
+    """What the chart shows: one step, or a measured one with the prediction for it beside it; how its memory is split;
+    and what was picked ("op", "transfer" or "storage", id)."""
 
     main: StepView
     beside: StepView | None = None
-
-    @cached_property
-    def curve(self) -> MemoryCurve:
-        return stacked(self.main.curve)
-
-    @cached_property
-    def beside_curve(self) -> MemoryCurve | None:
-        return None if self.beside is None else self.beside.curve
+    by: Grouping = "class"
+    picked: tuple[str, int] | None = None
 
     @cached_property
     def end_ns(self) -> int:
@@ -66,27 +62,54 @@ class Timeline:
         return (self.main,) if self.beside is None else (self.main, self.beside)
 
     @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """The lanes from top to bottom: those of every profile that is shown."""
+        rows = {row.key: row for view in self.views for row in view.lanes.rows}
+        kinds = list(dict.fromkeys(row.of for row in self.main.lanes.rows))
+        return tuple(sorted(rows.values(), key=lambda row: kinds.index(row.of)))
+
+    @cached_property
+    def centres(self) -> dict[str, float]:
+        """Centre of each lane on the lanes' axis, by key."""
+        return {row.key: float(len(self.rows) - place) for place, row in enumerate(self.rows)}
+
+    @property
+    def height(self) -> int:
+        """Of the chart, in pixels."""
+        return MEMORY_HEIGHT + GAP_PIXELS + BAND_PIXELS + LANE_PIXELS * len(self.rows) + MARGIN_PIXELS
+
+    @cached_property
     def unit(self) -> tuple[str, int]:
         """The unit of the memory axis."""
-        return unit_of(max(self.curve.peak[1], self.main.profile.schedule.memory_limit_bytes // 2))
+        return unit_of(max(self.main.peak[1], self.main.profile.schedule.memory_limit_bytes // 2))
 
     def whole(self) -> tuple[int, int]:
         return 0, self.end_ns
 
-
-def stacked(curve: MemoryCurve) -> MemoryCurve:
-    """The same curve with its classes in the order in which they are stacked."""
-    rows = sorted(range(len(curve.classes)), key=lambda row: STACK_ORDER.index(curve.classes[row]))
-    return MemoryCurve(curve.times_ns, tuple(curve.classes[row] for row in rows), curve.bytes[rows])
+    def places(self, number: int) -> Places:
+        """Floor and height of the lanes of one profile; of two the first takes the upper part of each lane."""
+        low, tall = (((0.0, 1.0),) if len(self.views) == 1 else ((0.4, 0.6), (0.0, 0.32)))[number]
+        own = self.views[number].lanes.row
+        floors = {key: at + (low - 0.5) * LANE_HEIGHT for key, at in self.centres.items() if key in own}
+        return {key: (floor, tall * LANE_HEIGHT) for key, floor in floors.items()}
 
 
 def unit_of(size_bytes: int) -> tuple[str, int]:
     return next(u for u in UNITS if size_bytes >= u[1] or u[1] == 1)
 
 
-def figure(timeline: Timeline, window: tuple[int, int], cursor_ns: int | None = None) -> dict[str, Any]:
-    """The chart as a plotly document, zoomed to ``window`` (ns)."""
-    return {"data": list(traces(timeline, window)), "layout": layout(timeline, window, cursor_ns)}
+def figure(
+    timeline: Timeline,
+    window: tuple[int, int],
+    cursor_ns: int | None = None,
+    selected: tuple[int, int] | None = None,
+    mode: str = "zoom",
+) -> dict[str, Any]:
+    """The chart as a plotly document, zoomed to ``window`` (ns); ``mode`` is what a drag does: zoom or select."""
+    return {
+        "data": list(traces(timeline, window)),
+        "layout": layout(timeline, window, cursor_ns, selected) | {"dragmode": mode},
+    }
 
 
 def data_changes(timeline: Timeline, window: tuple[int, int]) -> Iterator[tuple[int, str, Any]]:
@@ -98,81 +121,61 @@ def traces(timeline: Timeline, window: tuple[int, int]) -> Iterator[dict[str, An
     # Half a window more on each side, so that a pan shows something before the answer to it arrives.
     margin = (window[1] - window[0]) // 2
     wide = max(0, window[0] - margin), min(timeline.end_ns, window[1] + margin)
-    yield from _memory_traces(timeline, wide)
-    for row, view in enumerate(timeline.views):
-        places = lane_places(row, len(timeline.views))
-        yield from lane_traces(view, wide, window[1] - window[0], places, 1.0 if row == 0 else 0.62)
+    yield from memory_traces(timeline.main, timeline.by, timeline.beside, wide, timeline.unit)
+    for number, view in enumerate(timeline.views):
+        places = timeline.places(number)
+        yield from lane_traces(view, wide, window[1] - window[0], places, 1.0 if number == 0 else 0.62)
+    places = timeline.places(0)
+    yield arrow_trace(timeline.main, wide, places)
+    yield picked_trace(timeline.main, wide, places, timeline.picked)
 
 
-def lane_places(row: int, rows: int) -> dict[str, tuple[float, float]]:
-    """Floor and height of each lane; of two profiles the first takes the upper part of each lane."""
-    if rows == 1:
-        return {key: (centre - LANE_HEIGHT / 2, LANE_HEIGHT) for key, centre in LANES.items()}
-    if row == 0:
-        return {key: (centre - LANE_HEIGHT * 0.1, LANE_HEIGHT * 0.6) for key, centre in LANES.items()}
-    return {key: (centre - LANE_HEIGHT / 2, LANE_HEIGHT * 0.32) for key, centre in LANES.items()}
+def detail_words(timeline: Timeline, window: tuple[int, int]) -> str:
+    """How the window is drawn, in a sentence or two."""
+    compute = sum(len(row.lane.inside(*window).item) for row in timeline.main.lanes.rows if row.kind == "op")
+    copies = sum(len(row.lane.inside(*window).item) for row in timeline.main.lanes.rows if row.kind == "transfer")
+    words = [f"In view: {compute:,} ops {_drawn(compute)}, {copies:,} transfers {_drawn(copies)}."]
+    arrows = len(returns(timeline.main, window)[0])
+    if arrows > MOST_ARROWS:
+        words.append(f"Arrows from Store to Prefetch appear when {MOST_ARROWS} or fewer are in view (now {arrows:,}).")
+    elif arrows:
+        words.append(f"{arrows} arrow{'s' * (arrows > 1)} from Store to Prefetch.")
+    return " ".join(words)
 
 
-def _memory_traces(timeline: Timeline, window: tuple[int, int]) -> Iterator[dict[str, Any]]:
+def _drawn(count: int) -> str:
+    if count <= LABELLED:
+        return "with their names" if count else ""
+    if count <= BARS:
+        return "one by one"
+    return "as outlines" if count <= OUTLINES else "as exact busy fractions"
+
+
+def layout(
+    timeline: Timeline, window: tuple[int, int], cursor_ns: int | None, selected: tuple[int, int] | None = None
+) -> dict[str, Any]:
     name, unit = timeline.unit
-    curve = downsample(cut(timeline.curve, *window), MEMORY_BINS)
-    time = curve.times_ns / MS
-    upper = np.cumsum(curve.bytes, axis=0) / unit
-    for row, tensor_class in enumerate(curve.classes):
-        colour = theme.class_colour(tensor_class)
-        yield {
-            "type": "scatter",
-            "mode": "lines",
-            "x": packed(time),
-            "y": packed(upper[row]),
-            "line": {"shape": "hv", "width": 0.6, "color": colour, "simplify": False},
-            "fill": "tozeroy" if row == 0 else "tonexty",
-            "fillcolor": faded(colour, 0.82),
-            "hoverinfo": "skip",
-            "name": theme.class_title(tensor_class),
-        }
-    held = (curve.bytes / unit).astype(np.float32)
-    parts = "".join(
-        f"<br>{theme.class_title(c)} %{{customdata[{row}]:.3~f}} {name}" for row, c in enumerate(curve.classes)
-    )
-    yield {
-        "type": "scatter",
-        "mode": "lines",
-        "x": packed(time),
-        "y": packed(upper[-1] if len(upper) else np.empty(0)),
-        "customdata": packed(np.ascontiguousarray(held.T)),
-        "line": {"shape": "hv", "width": 1.2, "color": "rgba(90,100,118,0.9)", "simplify": False},
-        "hovertemplate": f"<b>%{{y:.4~f}} {name}</b> at %{{x:.4~f}} ms{parts}<extra></extra>",
-        "name": timeline.main.kind,
-    }
-    if timeline.beside is not None and timeline.beside_curve is not None:
-        other = downsample(cut(timeline.beside_curve, *window), MEMORY_BINS)
-        yield {
-            "type": "scatter",
-            "mode": "lines",
-            "x": packed(other.times_ns / MS),
-            "y": packed(other.total / unit),
-            "line": {"shape": "hv", "width": 1.6, "color": theme.CURSOR, "dash": "dash", "simplify": False},
-            "hovertemplate": f"{timeline.beside.kind} %{{y:.4~f}} {name} at %{{x:.4~f}} ms<extra></extra>",
-            "name": timeline.beside.kind,
-        }
-
-
-def layout(timeline: Timeline, window: tuple[int, int], cursor_ns: int | None) -> dict[str, Any]:
-    name, unit = timeline.unit
-    limit = timeline.main.profile.schedule.memory_limit_bytes
-    peak_ns, peak = timeline.curve.peak
-    tops = [peak, timeline.beside_curve.peak[1] if timeline.beside_curve else 0]
-    # A limit far above everything would press the curve flat: then it is named, not drawn to scale.
-    to_scale = limit <= 1.7 * max(tops)
-    top = max([*tops, limit if to_scale else 0]) * 1.12 / unit
+    schedule = timeline.main.profile.schedule
+    peak_ns, peak = timeline.main.peak
+    tops = [peak, timeline.main.reserved.peak[1], timeline.beside.peak[1] if timeline.beside else 0]
+    levels = [("limit", schedule.memory_limit_bytes, theme.LIMIT)]
+    levels += [("capacity of the device", schedule.hardware.device_bytes, "#8A94A6")]
+    drawn = [level for level in levels if level[1] <= TO_SCALE * max(tops)]
+    beyond = [level for level in levels if level not in drawn]
+    top = max([*tops, *(size for _, size, _ in drawn)]) * 1.12 / unit
+    lanes = LANE_PIXELS * len(timeline.rows) + BAND_PIXELS
+    whole = MEMORY_HEIGHT + GAP_PIXELS + lanes
+    rows = len(timeline.rows)
+    band = rows + 0.55, rows + 1.0
     return {
-        **theme.figure_layout(HEIGHT),
+        **theme.figure_layout(timeline.height),
         "barmode": "overlay",
         "bargap": 0,
         "hovermode": "closest",
         "hoverdistance": 24,
         "clickanywhere": True,
+        "selectdirection": "h",
+        "newselection": {"line": {"color": theme.CURSOR, "width": 1}},
         "xaxis": theme.axis(
             domain=[0, 1],
             anchor="y2",
@@ -188,62 +191,66 @@ def layout(timeline: Timeline, window: tuple[int, int], cursor_ns: int | None) -
             spikedash="solid",
         ),
         "yaxis": theme.axis(
-            domain=[0.44, 1], range=[0, top], fixedrange=True, title={"text": f"Device memory ({name})"}
+            domain=[1 - MEMORY_HEIGHT / whole, 1],
+            range=[0, top],
+            fixedrange=True,
+            title={"text": f"Device memory ({name})"},
         ),
         "yaxis2": theme.axis(
-            domain=[0, 0.40],
-            range=[0.5, 4.05],
+            domain=[0, lanes / whole],
+            range=[0.5, rows + 1.05],
             fixedrange=True,
             showgrid=False,
-            tickvals=list(LANES.values()),
-            ticktext=list(LANE_TITLES.values()),
+            tickvals=list(timeline.centres.values()),
+            ticktext=[row.title for row in timeline.rows],
         ),
-        "shapes": [cursor_shape(cursor_ns), *_limit_shapes(limit / unit, to_scale), *phase_shapes(timeline.main)],
+        "shapes": [
+            cursor_shape(cursor_ns),
+            selected_shape(selected),
+            *(_level_shape(size / unit, colour) for _, size, colour in drawn),
+            *phase_shapes(timeline.main, *band),
+        ],
         "annotations": [
-            *_limit_notes(limit, limit / unit, to_scale),
-            *phase_notes(timeline.main),
-            {
-                "x": peak_ns / MS,
-                "y": peak / unit,
-                "text": f"peak {format_bytes(peak)}",
-                "showarrow": True,
-                "arrowhead": 2,
-                "arrowsize": 0.9,
-                "arrowwidth": 1.2,
-                "arrowcolor": "#7A8596",
-                "ax": 0,
-                "ay": -22,
-                "font": {"size": 12},
-                "bgcolor": "#FFFFFF",
-                "borderpad": 2,
-            },
+            *(_level_note(f"{title} {format_bytes(size)}", size / unit) for title, size, _ in drawn),
+            *_beyond_note(beyond),
+            *phase_notes(timeline.main, sum(band) / 2),
+            _peak_note(peak_ns, peak, peak / unit),
         ],
     }
 
 
-def cursor_shape(cursor_ns: int | None) -> dict[str, Any]:
-    """The chosen time as a line through both panels; the first shape of the layout."""
+def _peak_note(peak_ns: int, peak: int, level: float) -> dict[str, Any]:
     return {
-        "type": "line",
-        "xref": "x",
-        "yref": "paper",
-        "x0": (cursor_ns or 0) / MS,
-        "x1": (cursor_ns or 0) / MS,
-        "y0": 0,
-        "y1": 1,
-        "visible": cursor_ns is not None,
-        "line": {"color": theme.CURSOR, "width": 1.5, "dash": "dot"},
+        "x": peak_ns / MS,
+        "y": level,
+        "text": f"peak {format_bytes(peak)}",
+        "showarrow": True,
+        "arrowhead": 2,
+        "arrowsize": 0.9,
+        "arrowwidth": 1.2,
+        "arrowcolor": "#7A8596",
+        "ax": 0,
+        # Below the edge: above it stands the limit.
+        "ay": 26,
+        "font": {"size": 12},
+        "bgcolor": "#FFFFFF",
+        "borderpad": 2,
     }
 
 
-def _limit_shapes(level: float, to_scale: bool) -> list[dict[str, Any]]:
-    if not to_scale:
+def _level_shape(level: float, colour: str) -> dict[str, Any]:
+    line = {"color": colour, "width": 1.4, "dash": "dash"}
+    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": level, "y1": level, "line": line}
+
+
+def _level_note(text: str, level: float) -> dict[str, Any]:
+    place = {"xref": "paper", "x": 1, "xanchor": "right", "yref": "y", "y": level, "yanchor": "bottom"}
+    return {**place, "text": text, "showarrow": False}
+
+
+def _beyond_note(levels: list[tuple[str, int, str]]) -> list[dict[str, Any]]:
+    if not levels:
         return []
-    line = {"color": theme.LIMIT, "width": 1.4, "dash": "dash"}
-    return [{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": level, "y1": level, "line": line}]
-
-
-def _limit_notes(limit: int, level: float, to_scale: bool) -> list[dict[str, Any]]:
-    place = {"yref": "y", "y": level, "yanchor": "bottom"} if to_scale else {"yref": "paper", "y": 1, "yanchor": "top"}
-    text = f"limit {format_bytes(limit)}" + ("" if to_scale else " (above this axis)")
-    return [{"xref": "paper", "x": 1, "xanchor": "right", **place, "text": text, "showarrow": False}]
+    text = ", ".join(f"{title} {format_bytes(size)}" for title, size, _ in levels)
+    place = {"xref": "paper", "x": 0, "xanchor": "left", "yref": "paper", "y": 1, "yanchor": "top"}
+    return [{**place, "text": f"{text} (above this axis)", "showarrow": False}]
