@@ -1,0 +1,146 @@
+"""The device's address space over one step: which storage is where, what is free, how it is broken up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hyperoffload_core.recording import Profile
+
+Column = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Stays of one step by start time, a rectangle each: ``[start_ns, end_ns)`` at ``[low, high)`` bytes.
+
+    ``height_bytes`` is the highest address that any of them takes.
+    """
+
+    storage: Column
+    start_ns: Column
+    end_ns: Column
+    low: Column
+    high: Column
+
+    @property
+    def height_bytes(self) -> int:
+        return int(self.high.max(initial=0))
+
+    def at(self, time_ns: int) -> Addresses:
+        """The stays that hold their place at a time, lowest address first."""
+        rows = np.flatnonzero((self.start_ns <= time_ns) & (self.end_ns > time_ns))
+        return self.rows(rows[np.argsort(self.low[rows], kind="stable")])
+
+    def rows(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Addresses:
+        return Addresses(self.storage[rows], self.start_ns[rows], self.end_ns[rows], self.low[rows], self.high[rows])
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of the map, half-open: ns and bytes."""
+
+    start_ns: int
+    end_ns: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Fragmentation:
+    """The address space at one time. ``holes`` are the free stretches below ``reserved_bytes``; ``workspace_bytes`` of
+    running ops have no address and count neither as live nor as free here."""
+
+    time_ns: int
+    live_bytes: int
+    workspace_bytes: int
+    reserved_bytes: int
+    holes: int
+    largest_hole_bytes: int
+    largest_hole_at: int
+
+    @property
+    def free_bytes(self) -> int:
+        return self.reserved_bytes - self.live_bytes
+
+
+def addresses(profile: Profile, step: int = 0) -> Addresses:
+    """The stays of a step that take time and place."""
+    life = profile.lifetimes
+    rows = np.flatnonzero((life.step == step) & (life.end_ns > life.start_ns) & (life.bytes > 0))
+    rows = rows[np.argsort(life.start_ns[rows], kind="stable")]
+    low = life.offset[rows]
+    return Addresses(life.storage[rows], life.start_ns[rows], life.end_ns[rows], low, low + life.bytes[rows])
+
+
+def inside(found: Addresses, window: Window) -> Addresses:
+    """The stays that touch the window."""
+    return found.rows(
+        (found.start_ns < window.end_ns)
+        & (found.end_ns > window.start_ns)
+        & (found.low < window.high)
+        & (found.high > window.low)
+    )
+
+
+def occupied(found: Addresses, window: Window, columns: int, rows: int) -> NDArray[np.float64]:
+    """Part of each cell of the window, cut into ``rows`` stretches of addresses and ``columns`` of time, that stays
+    take: shape (rows, columns), 0 to 1. Areas are added up as integers (as floats where they would not fit):
+    exact, and a cell that any stay touches is above 0."""
+    time = _edges(window.start_ns, window.end_ns, columns)
+    place = _edges(window.low, window.high, rows)
+    by_time = _overlaps(found.start_ns, found.end_ns, time)
+    by_place = _overlaps(found.low, found.high, place)
+    whole = np.diff(place).astype(np.float64)[:, None] * np.diff(time).astype(np.float64)[None, :]
+    if whole.max(initial=0.0) >= 2.0**62:
+        by_place = by_place.astype(np.float64)
+    area = (by_place.T @ by_time).toarray()
+    return np.divide(area, whole, out=np.zeros(whole.shape), where=whole > 0)
+
+
+def fragmentation(
+    profile: Profile, found: Addresses, reserved_bytes: int, time_ns: int, step: int = 0
+) -> Fragmentation:
+    """What is free at a time in an address space of ``reserved_bytes``, and how large its holes are."""
+    now = found.at(time_ns)
+    reserved = max(reserved_bytes, int(now.high.max(initial=0)))
+    reach = np.maximum.accumulate(np.concatenate([[0], now.high]))
+    hole = np.concatenate([now.low, [reserved]]) - reach
+    largest = int(hole.argmax())
+    ops = profile.ops
+    running = (ops.step == step) & (ops.start_ns <= time_ns) & (ops.end_ns > time_ns)
+    workspace = sum(profile.schedule.graph.ops[op].workspace_bytes for op in ops.op[running].tolist())
+    return Fragmentation(
+        time_ns=time_ns,
+        live_bytes=int((now.high - now.low).sum()),
+        workspace_bytes=workspace,
+        reserved_bytes=reserved,
+        holes=int((hole > 0).sum()),
+        largest_hole_bytes=max(0, int(hole[largest])),
+        largest_hole_at=int(reach[largest]),
+    )
+
+
+def _edges(low: int, high: int, count: int) -> Column:
+    """``count + 1`` integers from ``low`` to ``high``, as evenly as integers allow."""
+    whole, rest = divmod(high - low, count)
+    steps = np.arange(count + 1, dtype=np.int64)
+    return low + steps * whole + steps * rest // count
+
+
+def _overlaps(low: Column, high: Column, edges: Column) -> sparse.csr_array:
+    """How much of each interval lies in each slice between neighbouring edges, as a sparse matrix
+    (intervals, slices)."""
+    count = len(edges) - 1
+    first = np.clip(np.searchsorted(edges, low, side="right") - 1, 0, count)
+    last = np.clip(np.searchsorted(edges, high, side="left"), first, count)
+    touched = last - first
+    interval = np.repeat(np.arange(len(low)), touched)
+    position = np.arange(int(touched.sum())) - np.repeat(np.cumsum(touched) - touched, touched)
+    slice_ = first[interval] + position
+    part = np.minimum(high[interval], edges[slice_ + 1]) - np.maximum(low[interval], edges[slice_])
+    pointer = np.concatenate([[0], np.cumsum(touched)])
+    return sparse.csr_array((np.maximum(part, 0), slice_, pointer), shape=(len(low), count))
