@@ -11,9 +11,12 @@ from hyperoffload_core.explain.verdicts import TransferVerdict, transfer_verdict
 from hyperoffload_core.metrics import Column
 from hyperoffload_core.recording import Profile, ProfileKind
 from hyperoffload_core.schedule import Transfer
+from profiles.addresses import Addresses, addresses
 from profiles.lanes import Lane, Lanes, lanes, part_words
+from profiles.searching import Searchable, searchable
 from profiles.series import MemoryCurve, memory_curve
 from profiles.stacks import Grouping, Stack, Steps, memory_stack, needed, reserved
+from profiles.tiers import Placements, placements
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,21 @@ class StepView:
     def reserved(self) -> Steps:
         """The address space in use over time."""
         return reserved(self.profile, self.step)
+
+    @cached_property
+    def placements(self) -> Placements:
+        """Where each storage is, tier by tier."""
+        return placements(self.profile, self.end_ns, self.step)
+
+    @cached_property
+    def addresses(self) -> Addresses:
+        """Every stay at its address."""
+        return addresses(self.profile, self.step)
+
+    @cached_property
+    def searchable(self) -> Searchable:
+        """What a search in this step looks through."""
+        return searchable(self.profile, self.step, self.peak[0], self.verdicts.values())
 
     @cached_property
     def returns(self) -> tuple[Column, Column]:
