@@ -116,7 +116,7 @@ def register(app: dash.Dash, shared: State) -> None:
         ("refresh", None, [Input("runs-stamp", "data")], []),
         ("remember", None, [Input("runs-asked", "data"), Input("runs-grid", "getRowsRequest")], []),
         ("clear", _cleared(), [Input({"type": "runs-clear", "at": dash.ALL}, "n_clicks")], []),
-        ("demoEnded", None, [Input("job-poll", "disabled")], [Given("runs-wait", "data")]),
+        ("demoEnded", None, [Input("job-poll", "disabled")], [Given("runs-wait", "data", allow_optional=True)]),
     ]
     for name, output, inputs, given in in_browser:
         written = [output] if isinstance(output, Output) else output or []
