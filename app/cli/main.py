@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import typer
 from rich.console import Console
 
+from app.cli.answer import answer
 from app.cli.capture import capture
 from app.cli.compare import compare
 from app.cli.compile import compile_command
@@ -22,6 +23,7 @@ from app.cli.run import run as run_command
 from app.cli.runs import runs
 from app.cli.serve import serve
 from app.cli.simulate import simulate
+from app.cli.sql import sql
 from app.cli.strategies import strategies
 from app.cli.work import work
 from hyperoffload_core.errors import UserError
@@ -56,12 +58,14 @@ cli.command("run", rich_help_panel=_OWN)(run_command)
 cli.command(rich_help_panel=_OWN)(simulate)
 cli.command(rich_help_panel=_OWN)(pack)
 cli.add_typer(runs, name="runs", rich_help_panel=_LOOK)
+cli.command(rich_help_panel=_LOOK)(sql)
 cli.command(rich_help_panel=_LOOK)(explain)
 cli.command(rich_help_panel=_LOOK)(compare)
 cli.command(rich_help_panel=_LOOK)(export)
 cli.command(rich_help_panel="What there is")(hardware)
 cli.command(rich_help_panel="What there is")(strategies)
 cli.command(hidden=True)(work)
+cli.command(hidden=True)(answer)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
