@@ -20,10 +20,9 @@ from hyperoffload_core.compile import compile_schedule
 from hyperoffload_core.cost import Durations, measured_durations, original_durations, roofline_durations
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.graphfile import GraphFile, read_graph
-from hyperoffload_core.hardware import Hardware, load_hardware
+from hyperoffload_core.hardware import Hardware, load_hardware, overridden
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.simulator import simulate
-from hyperoffload_core.sizes import UNLIMITED_BYTES_PER_S, parse_rate
 from hyperoffload_core.spool import Captured, Progress
 from hyperoffload_core.strategies.base import Cancelled as PlanCancelled
 from hyperoffload_core.worker import WorkerRequest
@@ -61,8 +60,8 @@ def compile_model(
     cancelled: Callable[[], bool],
 ) -> Compilation:
     """Compile as asked, simulate, and record the prediction as a run when there is a database."""
-    content, hardware, durations = _problem(request, database, progress, cancelled)
-    graph = content.graph
+    problem = compile_problem(request, database, progress, cancelled)
+    graph, hardware, durations = problem.content.graph, problem.hardware, problem.durations
     progress(0, 100, f"compiling {len(graph.ops):,} ops with {request.policy.strategy}")
     try:
         schedule = compile_schedule(
@@ -82,7 +81,7 @@ def compile_model(
         kind="predicted",
         schedule=schedule,
         model=graph.name,
-        source=content.source,
+        source=problem.content.source,
         policy_version=request.policy_version_id,
         link_bandwidth_bytes_per_s=hardware.link_in.bytes_per_s,
         label=request.label,
@@ -90,28 +89,28 @@ def compile_model(
     return Compilation(schedule, record_profile(database, description, simulate(schedule)))
 
 
-def _problem(
+@dataclass(frozen=True)
+class Problem:
+    """What policies are compiled for: the graph (with how to capture it again), a hardware, and op durations on it."""
+
+    content: GraphFile
+    hardware: Hardware
+    durations: Durations
+
+
+def compile_problem(
     request: CompileRequest, database: Database | None, progress: ProgressReport, cancelled: Callable[[], bool]
-) -> tuple[GraphFile, Hardware, Durations]:
-    """Graph, hardware and durations a compile request means."""
+) -> Problem:
+    """Graph, hardware and durations a compile request means; captures a model that is neither run nor file.
+
+    Raises `RequestError`, `HardwareError`, and what capturing raises.
+    """
     run = named_run(request.model, database)
     if run is not None and run.step_count == 0:
         raise RequestError(f"run {run.id} is {run.status} and holds no step to compile from")
     if run is not None and request.hardware is None:
         assert database is not None
-        profile = load_profile(database, run.id)
-        schedule = profile.schedule
-        durations = (
-            measured_durations([profile])
-            if profile.kind == "measured"
-            else Durations(schedule.durations_ns, schedule.duration_source)
-        )
-        durations = original_durations(schedule.graph, durations)
-        return (
-            GraphFile(schedule.graph.original, run.source),
-            _with_link(schedule.hardware, request.overrides),
-            durations,
-        )
+        return _recorded_problem(database, run, request.overrides)
     hardware = load_hardware(request.hardware or DEFAULT_HARDWARE, request.overrides)
     if run is not None:
         assert database is not None
@@ -120,18 +119,30 @@ def _problem(
         content = read_graph(Path(request.model))
     else:
         content = capture_graph(request.model, progress, cancelled)
-    return content, hardware, roofline_durations(content.graph, hardware)
+    return Problem(content, hardware, roofline_durations(content.graph, hardware))
 
 
-def _with_link(hardware: Hardware, overrides: Mapping[str, Any]) -> Hardware:
-    """A recorded hardware with the link overridden: both directions alike, the only value a recording lets change."""
+def _recorded_problem(database: Database, run: RunRow, overrides: Mapping[str, Any]) -> Problem:
+    """A run's own hardware and durations, with single values of the hardware replaced.
+
+    Durations that were modelled follow changed compute numbers; measured ones cannot.
+    """
+    profile = load_profile(database, run.id)
+    schedule = profile.schedule
+    measured = profile.kind == "measured"
+    durations = (
+        measured_durations([profile]) if measured else Durations(schedule.durations_ns, schedule.duration_source)
+    )
+    durations = original_durations(schedule.graph, durations)
+    hardware, content = schedule.hardware, GraphFile(schedule.graph.original, run.source)
     if not overrides:
-        return hardware
-    rates = {str(value) for value in overrides.values()}
-    if set(overrides) != {"link.in", "link.out"} or len(rates) != 1:
-        raise RequestError("other values of the hardware than the link can be changed only together with --hardware")
-    rate = parse_rate(rates.pop())
-    return hardware.with_link_bandwidth(UNLIMITED_BYTES_PER_S if rate is None else rate)
+        return Problem(content, hardware, durations)
+    other = overridden(hardware, overrides)
+    if other.compute != hardware.compute:
+        if not durations.source.startswith("roofline"):
+            raise RequestError("op durations were measured; other compute numbers need a hardware that models them")
+        durations = roofline_durations(content.graph, other)
+    return Problem(content, other, durations)
 
 
 def named_run(model: str, database: Database | None) -> RunRow | None:

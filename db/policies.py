@@ -84,7 +84,12 @@ def get_policy_version(database: Database, version_id: int) -> PolicyVersionRow:
 def diff_versions(old: PolicyVersionRow, new: PolicyVersionRow) -> list[str]:
     """Lines of a unified difference of the two texts; empty when they are equal."""
     before, after = (f"{version.name} version {version.number}" for version in (old, new))
-    return list(difflib.unified_diff(old.toml.splitlines(), new.toml.splitlines(), before, after, lineterm=""))
+    return diff_texts(old.toml, new.toml, before, after)
+
+
+def diff_texts(old: str, new: str, before: str, after: str, context: int = 3) -> list[str]:
+    """Lines of a unified difference of two texts with these titles; empty when they are equal."""
+    return list(difflib.unified_diff(old.splitlines(), new.splitlines(), before, after, lineterm="", n=context))
 
 
 def _versions() -> Select[*tuple[Any, ...]]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import typer
 from rich.console import Console
 
+from app.cli.answer import answer
 from app.cli.capture import capture
 from app.cli.compare import compare
 from app.cli.compile import compile_command
@@ -64,6 +65,7 @@ cli.command(rich_help_panel=_LOOK)(export)
 cli.command(rich_help_panel="What there is")(hardware)
 cli.command(rich_help_panel="What there is")(strategies)
 cli.command(hidden=True)(work)
+cli.command(hidden=True)(answer)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -10,7 +10,7 @@ from dash import dcc, html
 
 from app.dashboard import parts
 from app.dashboard.icons import icon
-from app.dashboard.views.policy import Checked, Draft, Ground, check, limit_percent
+from app.dashboard.views.policy import Checked, Draft, Ground, check, limit_percent, option_errors, option_words
 from hyperoffload_core.ir import PHASES, TENSOR_CLASSES
 from hyperoffload_core.policy import PRESETS, policy_to_document
 from hyperoffload_core.sizes import format_bytes
@@ -20,100 +20,60 @@ SLIDER_TOP = 110
 
 
 def editor(draft: Draft, ground: Ground | None, ground_key: dict[str, Any]) -> Any:
-    """The panels; ``ground_key`` tells `register`'s callback where the ground is (``{"run": id}`` or ``{}``)."""
+    """All of it as panels below each other, for a page that has nothing else."""
     checked = check(draft, ground)
     return html.Div(
         [
-            dcc.Store(id="policy-draft", data=asdict(draft)),
-            dcc.Store(id="policy-ground", data=ground_key),
-            dcc.Store(id="policy-valid", data=valid_document(checked)),
-            parts.panel(
-                "Policy",
-                [
-                    dmc.Group(
-                        [
-                            dmc.TextInput(
-                                id="policy-name",
-                                label="Name",
-                                value=draft.name,
-                                description="Each change is kept as a version under this name.",
-                                style={"flex": 1},
-                            ),
-                            dmc.Select(
-                                id="policy-preset",
-                                label="Start from",
-                                description="Replaces everything below.",
-                                placeholder="a preset",
-                                data=list(PRESETS),
-                                value=None,
-                                w=220,
-                            ),
-                        ],
-                        align="flex-end",
-                    ),
-                    _limit(draft, ground, checked),
-                    html.Div(
-                        [
-                            dmc.Select(
-                                id="policy-strategy",
-                                label="Strategy",
-                                data=[{"value": s.name, "label": s.title} for s in STRATEGIES.values()],
-                                value=draft.strategy,
-                                allowDeselect=False,
-                                error=checked.strategy_error or None,
-                                description=strategy_help(draft.strategy),
-                            ),
-                            html.Div(options_fields(draft), id="policy-options", className="options"),
-                        ],
-                        className="pair",
-                    ),
-                ],
-            ),
-            parts.panel(
-                "Rules",
-                [
-                    parts.grid(
-                        "policy-rules",
-                        RULE_COLUMNS,
-                        checked.rows,
-                        getRowId="params.data.id",
-                        options={
-                            "domLayout": "autoHeight",
-                            "singleClickEdit": True,
-                            "stopEditingWhenCellsLoseFocus": True,
-                            "localeText": {"noRowsToShow": "No rules: the strategy decides for every storage."},
-                        },
-                        default_column={"sortable": False},
-                        style={"height": None},
-                    ),
-                    html.Div(rule_error(checked), id="policy-rule-error", **{"aria-live": "polite"}),
-                    dmc.Button(
-                        "Add rule", id="policy-add", variant="light", size="xs", leftSection=icon("plus", 14), mt=10
-                    ),
-                ],
-                hint="The first rule that matches a storage decides. A rule that matches nothing is an error. "
-                "Patterns: * stands for anything, as in */3-Block/*.",
-            ),
-            parts.panel(
-                "As text",
-                dmc.Textarea(
-                    id="policy-toml",
-                    value=checked.toml,
-                    autosize=True,
-                    minRows=4,
-                    debounce=True,
-                    className="mono-input",
-                    **{"aria-label": "Policy as TOML"},
-                ),
-                hint="The same as TOML, for `hyperoffload compile --policy FILE`. Editing it changes the fields.",
-            ),
+            stores(draft, checked, ground_key),
+            parts.panel("Policy", [name_fields(draft), limit_fields(draft, ground, checked), strategy(draft, checked)]),
+            parts.panel("Rules", rules(checked), hint=RULES_HINT),
+            parts.panel("As text", text(checked), hint=TEXT_HINT),
         ],
         className="stack",
     )
 
 
-def _limit(draft: Draft, ground: Ground | None, checked: Checked) -> Any:
-    text = dmc.TextInput(
+def stores(draft: Draft, checked: Checked, ground_key: dict[str, Any]) -> Any:
+    """The draft, where its ground is (``{"run": id}`` or ``{}``), and the policy as a document while it is valid."""
+    return html.Div(
+        [
+            dcc.Store(id="policy-draft", data=asdict(draft)),
+            dcc.Store(id="policy-ground", data=ground_key),
+            dcc.Store(id="policy-valid", data=valid_document(checked)),
+        ]
+    )
+
+
+def name_fields(draft: Draft) -> Any:
+    return dmc.Group(
+        [
+            dmc.TextInput(
+                id="policy-name",
+                label="Name",
+                value=draft.name,
+                description="What is compiled or saved is kept as a version under this name.",
+                style={"flex": 1},
+            ),
+            dmc.Select(
+                id="policy-preset",
+                label="Start from",
+                description="Replaces limit, strategy and rules.",
+                placeholder="a preset",
+                data=list(PRESETS),
+                value=None,
+                w=220,
+            ),
+        ],
+        align="flex-end",
+    )
+
+
+def limit_fields(draft: Draft, ground: Ground | None, checked: Checked) -> Any:
+    return html.Div([limit_text(draft, checked), limit_slider(draft, ground)], className="limit")
+
+
+def limit_text(draft: Draft, checked: Checked) -> Any:
+    return dmc.TextInput(
         id="policy-limit",
         label="Memory limit",
         value=draft.limit,
@@ -122,13 +82,17 @@ def _limit(draft: Draft, ground: Ground | None, checked: Checked) -> Any:
         error=checked.limit_error or None,
         style={"flex": 1},
     )
+
+
+def limit_slider(draft: Draft, ground: Ground | None, *, marked: bool = True) -> Any:
     marks = []
-    if ground is not None:
+    if ground is not None and marked:
         floor = 100 * ground.smallest_bytes / max(1, ground.live_peak_bytes)
         marks = [{"value": floor, "label": f"smallest {format_bytes(ground.smallest_bytes)}"}]
         if floor < 75:
             marks.append({"value": 100, "label": f"no offload {format_bytes(ground.live_peak_bytes)}"})
-    slider = dmc.Slider(
+    room = {"mb": 26, "mt": 8, "px": 56} if marked else {}
+    return dmc.Slider(
         id="policy-slider",
         min=0,
         max=SLIDER_TOP,
@@ -137,13 +101,70 @@ def _limit(draft: Draft, ground: Ground | None, checked: Checked) -> Any:
         marks=marks,
         updatemode="mouseup",
         label={"function": "percent"},
-        mb=26,
-        mt=8,
-        px=56,
         display=None if ground is not None else "none",
+        **room,
         **{"aria-label": "Memory limit in percent of the peak without offload"},
     )
-    return html.Div([text, slider], className="limit")
+
+
+def strategy(draft: Draft, checked: Checked) -> Any:
+    return html.Div(
+        [
+            dmc.Select(
+                id="policy-strategy",
+                label="Strategy",
+                data=[{"value": s.name, "label": s.title} for s in STRATEGIES.values()],
+                value=draft.strategy,
+                allowDeselect=False,
+                searchable=True,
+                error=strategy_error(draft, checked),
+                description=strategy_help(draft.strategy),
+            ),
+            html.Div(options_fields(draft), id="policy-options", className="options"),
+        ],
+        className="pair",
+    )
+
+
+RULES_HINT = (
+    "The first rule that matches a storage decides; the arrows change the order. keep: on the device for the whole "
+    "step; offload: in the pool in every reuse gap where that saves memory; auto: the strategy decides. "
+    "Patterns: * stands for anything, as in */3-Block/*. A rule that matches nothing is an error."
+)
+TEXT_HINT = "The same as TOML, for `hyperoffload compile --policy FILE`. Editing it changes the fields."
+
+
+def rules(checked: Checked) -> list[Any]:
+    return [
+        parts.grid(
+            "policy-rules",
+            RULE_COLUMNS,
+            checked.rows,
+            getRowId="params.data.id",
+            options={
+                "domLayout": "autoHeight",
+                "singleClickEdit": True,
+                "stopEditingWhenCellsLoseFocus": True,
+                "localeText": {"noRowsToShow": "No rules: the strategy decides for every storage."},
+            },
+            default_column={"sortable": False},
+            style={"height": None},
+        ),
+        html.Div(rule_error(checked), id="policy-rule-error", **{"aria-live": "polite"}),
+        dmc.Button("Add rule", id="policy-add", variant="light", size="xs", leftSection=icon("plus", 14), mt=10),
+    ]
+
+
+def text(checked: Checked) -> Any:
+    return dmc.Textarea(
+        id="policy-toml",
+        value=checked.toml,
+        autosize=True,
+        minRows=4,
+        debounce=True,
+        className="mono-input",
+        **{"aria-label": "Policy as TOML"},
+    )
 
 
 RULE_COLUMNS: list[dict[str, Any]] = [
@@ -185,6 +206,13 @@ RULE_COLUMNS: list[dict[str, Any]] = [
         "cellRendererParams": {"text": "↑", "label": "Move up"},
     },
     {
+        "colId": "down",
+        "headerName": "",
+        "width": 32,
+        "cellRenderer": "Act",
+        "cellRendererParams": {"text": "↓", "label": "Move down"},
+    },
+    {
         "colId": "remove",
         "headerName": "",
         "width": 32,
@@ -195,28 +223,38 @@ RULE_COLUMNS: list[dict[str, Any]] = [
 
 
 def options_fields(draft: Draft) -> list[Any]:
-    """A field for each option of the chosen strategy, with its meaning."""
+    """A field for each option of the chosen strategy, with its meaning, its default and what is wrong with it."""
     if draft.strategy not in STRATEGIES:
         return []
-    strategy = STRATEGIES[draft.strategy]
-    if not strategy.options:
+    options = STRATEGIES[draft.strategy].options
+    if not options:
         return [html.Div("This strategy has no options.", className="hint")]
-    return [_option_field(option, draft.options.get(option.name, option.default)) for option in strategy.options]
+    wrong = option_errors(draft)
+    return [_option_field(o, draft.options.get(o.name, o.default), wrong.get(o.name)) for o in options]
 
 
-def _option_field(option: Option, value: Any) -> Any:
-    title = option.name.replace("_", " ").capitalize()
+def _option_field(option: Option, value: Any, error: str | None) -> Any:
+    words = option_words(option)
     if isinstance(option.default, bool):
         identity = {"option": option.name, "kind": "switch"}
-        return dmc.Switch(id=identity, label=title, description=option.help, checked=bool(value))
+        return dmc.Switch(id=identity, label=words.title, description=words.help, checked=bool(value))
     identity = {"option": option.name, "kind": "value"}
-    words = {"label": title, "description": option.help, "value": value}
+    common = {"label": words.title, "description": words.help, "value": value, "error": error}
     if option.choices:
-        return dmc.Select(id=identity, data=list(option.choices), allowDeselect=False, **words)
+        return dmc.Select(id=identity, data=list(option.choices), allowDeselect=False, **common)
     if isinstance(option.default, str):
-        return dmc.TextInput(id=identity, debounce=400, **words)
+        return dmc.TextInput(id=identity, debounce=400, **common)
     whole = isinstance(option.default, int)
-    return dmc.NumberInput(id=identity, min=option.minimum, allowDecimal=not whole, debounce=400, **words)
+    # Not clamped: a number out of range stays as typed, with what is wrong below it.
+    return dmc.NumberInput(
+        id=identity,
+        min=option.minimum,
+        allowDecimal=not whole,
+        thousandSeparator=" ",
+        clampBehavior="none",
+        debounce=400,
+        **common,
+    )
 
 
 def limit_note(checked: Checked) -> str | None:
@@ -224,6 +262,11 @@ def limit_note(checked: Checked) -> str | None:
     if checked.limit_error:
         return None
     return checked.limit_note or "A share of the peak without offload, such as 60%, or a size, such as 48GiB."
+
+
+def strategy_error(draft: Draft, checked: Checked) -> str | None:
+    """What stands below the strategy: nothing where it is an option that is wrong, which says so itself."""
+    return None if option_errors(draft) else checked.strategy_error or None
 
 
 def strategy_help(name: str) -> str:

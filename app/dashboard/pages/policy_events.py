@@ -15,11 +15,12 @@ from app.dashboard.pages.policy_editor import (
     options_fields,
     rule_error,
     slider_value,
+    strategy_error,
     strategy_help,
     valid_document,
 )
 from app.dashboard.state import State
-from app.dashboard.views.policy import CONDITIONS, Draft, Ground, check, draft_of
+from app.dashboard.views.policy import CONDITIONS, Draft, Ground, check, draft_of, option_errors
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.policy import PRESETS, Policy, PolicyError, policy_from_toml
 
@@ -86,6 +87,16 @@ def register(app: dash.Dash, shared: State) -> None:
             return dict.fromkeys(OUTPUTS, dash.no_update)
         return updates(changed, ground, source)
 
+    @app.callback(
+        Output({"option": ALL, "kind": "value"}, "error"),
+        Input("policy-draft", "data"),
+        Given({"option": ALL, "kind": "value"}, "id"),
+        prevent_initial_call=True,
+    )
+    def judge(draft: dict[str, Any], fields: list[dict[str, str]]) -> list[str | None]:
+        wrong = option_errors(Draft(**draft))
+        return [wrong.get(field["option"]) for field in fields]
+
 
 def policy_now(known: Mapping[str, Any], ground: Ground | None, name: str, limit: str, toml: str) -> Policy:
     """The policy as the page shows it, also when the last change has not reached the draft yet: a button may be pressed
@@ -150,7 +161,7 @@ def updates(draft: Draft, ground: Ground | None, source: str | None) -> dict[str
         "limit_note": limit_note(checked),
         "slider": slider_value(draft.limit, ground),
         "strategy": draft.strategy,
-        "strategy_error": checked.strategy_error or None,
+        "strategy_error": strategy_error(draft, checked),
         "strategy_help": strategy_help(draft.strategy),
         "options": options_fields(draft) if whole or source == "policy-strategy" else dash.no_update,
         "rules": checked.rows,
@@ -177,6 +188,8 @@ def _changed_rules(rules: Sequence[Mapping[str, Any]], prop: str, given: Mapping
         del result[at]
     elif action.get("colId") == "up" and at > 0:
         result[at - 1], result[at] = result[at], result[at - 1]
+    elif action.get("colId") == "down" and at + 1 < len(result):
+        result[at], result[at + 1] = result[at + 1], result[at]
     return result
 
 

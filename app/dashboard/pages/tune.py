@@ -1,7 +1,9 @@
-"""Tune a run: edit its policy, recompile for a prediction, or recompile and run, and go on from the new run."""
+"""Tune a run: edit its policy and see the prediction change, recompile, or recompile and run, and go on from the new
+run."""
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import dash
@@ -10,80 +12,114 @@ from dash import Input, Output, ctx, dcc, html
 from dash import State as Given
 
 from app.dashboard import parts
-from app.dashboard.pages import job_panel, policy_editor, policy_events
+from app.dashboard.pages import (
+    job_panel,
+    policy_editor,
+    policy_events,
+    tune_hardware,
+    tune_limit,
+    tune_preview,
+    tune_versions,
+)
 from app.dashboard.pages.guard import guarded
 from app.dashboard.state import State, current_state
-from app.dashboard.views.policy import Draft, draft_of
-from app.dashboard.views.requests import LinkError, compile_request, run_request, runnable
+from app.dashboard.views.hardware import paced_link
+from app.dashboard.views.policy import Checked, Draft, check, draft_of
+from app.dashboard.views.requests import run_request, runnable
 from app.dashboard.views.runs import run_name
+from app.dashboard.views.tuning import asked_draft
 from app.jobs import start_compile_job, start_run_job
+from app.planner import Planner
 from app.policies import save_version
+from app.requests import CompileRequest
 from db.database import DatabaseError
 from db.policies import get_policy_version
 from db.queries import RunRow, get_run
 from hyperoffload_core.errors import UserError
-from hyperoffload_core.hardware import hardware_names
 from hyperoffload_core.policy import policy_from_document, policy_from_toml
-from hyperoffload_core.sizes import format_bytes, format_ns, format_rate
+from hyperoffload_core.sizes import format_bytes
 
-AS_RECORDED = "as recorded"
+SWEEP_NICENESS = 10
+UNWATCHED_S = 15.0
+
+# The address follows the policy, so that a reload or a link shows what is on the page.
+_TO_ADDRESS = """
+function (valid) {
+  if (valid) {
+    const address = `${window.location.pathname}?policy=${encodeURIComponent(JSON.stringify(valid))}`;
+    window.history.replaceState(window.history.state, "", address);
+  }
+  return window.dash_clientside.no_update;
+}
+"""
 
 
 def register(app: dash.Dash, shared: State) -> None:
     dash.register_page(__name__, path_template="/tune/<run_id>", title="Tune · HyperOffload", layout=guarded(layout))
     policy_events.register(app, shared)
     job_panel.register(app, shared)
+    tune_hardware.register(app, shared)
+    tune_versions.register(app, shared)
+    tune_preview.register(app, shared, Planner(shared.path))
+    tune_limit.register(app, shared, Planner(shared.path, niceness=SWEEP_NICENESS, unwatched_s=UNWATCHED_S))
+    app.clientside_callback(
+        _TO_ADDRESS, Output("tune-address", "data"), Input("policy-valid", "data"), prevent_initial_call=True
+    )
 
     @app.callback(
-        output=[Output("job-id", "data", allow_duplicate=True), Output("tune-link", "error")],
+        output=[Output("job-id", "data", allow_duplicate=True), Output("tune-start-error", "children")],
         inputs={
             "clicks": [Input("tune-compile", "n_clicks"), Input("tune-run", "n_clicks")],
             "run_id": Given("tune", "data"),
             "fields": policy_events.FIELDS,
-            "hardware": Given("tune-hardware", "value"),
-            "link": Given("tune-link", "value"),
+            "hardware": Given("tune-hardware-given", "data"),
             "steps": Given("tune-steps", "value"),
             "label": Given("tune-label", "value"),
         },
         prevent_initial_call=True,
     )
     def start(
-        clicks: list[int | None], run_id: int, fields: dict[str, Any], hardware: str, link: str, steps: Any, label: str
+        clicks: list[int | None], run_id: int, fields: dict[str, Any], hardware: dict[str, Any], steps: Any, label: str
     ) -> Any:
         if not any(clicks):
             return dash.no_update, dash.no_update
-        policy = policy_events.policy_now(ground=shared.ground(run_id), **fields)
-        version = save_version(shared.database, policy)
         model, text = f"run:{run_id}", (label or "").strip()
-        recorded = get_run(shared.database, run_id).link_bandwidth_bytes_per_s
-        untouched = (link or "").strip() == format_rate(recorded)
         try:
-            if ctx.triggered_id == "tune-compile":
-                named = None if hardware == AS_RECORDED else hardware
-                given = None if untouched and named is None else link
-                asked = compile_request(model, policy, named, given, version, text)
-                return start_compile_job(shared.path, asked), None
-            # The text is rounded; an untouched one means the recorded rate to the byte.
-            exact = f"{recorded}B/s" if untouched and recorded is not None else link
-            run = run_request(model, policy, exact, steps, version, text)
-        except LinkError as error:
-            return dash.no_update, str(error)
-        return start_run_job(shared.path, run), None
+            policy = policy_events.policy_now(ground=shared.ground(run_id), **fields)
+            recorded = get_run(shared.database, run_id).link_bandwidth_bytes_per_s
+            link = ""
+            if ctx.triggered_id == "tune-run":
+                link = paced_link(shared.schedule(run_id).hardware, hardware["overrides"], recorded)
+            version = save_version(shared.database, policy)
+        except UserError as error:
+            return dash.no_update, parts.notice("bad", str(error), "alert")
+        if ctx.triggered_id == "tune-run":
+            return start_run_job(shared.path, run_request(model, policy, link, steps, version, text)), None
+        asked = CompileRequest(
+            model=model,
+            policy=policy,
+            hardware=hardware["hardware"],
+            overrides=hardware["overrides"],
+            policy_version_id=version,
+            label=text,
+        )
+        return start_compile_job(shared.path, asked), None
 
     @app.callback(
         Output("tune-compile", "disabled"),
         Output("tune-run", "disabled"),
         Input("policy-valid", "data"),
+        Input("tune-hardware-given", "data"),
         Input("job-poll", "disabled"),
         Given("tune", "data"),
         prevent_initial_call="initial_duplicate",
     )
-    def allow(valid: Any, idle: bool, run_id: int) -> tuple[bool, bool]:
-        blocked = valid is None or not idle
+    def allow(valid: Any, hardware: dict[str, Any], idle: bool, run_id: int) -> tuple[bool, bool]:
+        blocked = valid is None or not idle or bool(hardware["errors"])
         return blocked, blocked or bool(runnable(get_run(shared.database, run_id)))
 
 
-def layout(run_id: str = "", **_: str) -> Any:
+def layout(run_id: str = "", **query: str) -> Any:
     state = current_state()
     try:
         run = get_run(state.database, int(run_id) if run_id.isdecimal() else -1)
@@ -102,23 +138,57 @@ def layout(run_id: str = "", **_: str) -> Any:
             f"It is {run.status}, so there are no durations to plan with. Tune another run of {run.model}.",
             parts.link_button("All runs", "/", "runs", "filled"),
         )
-    draft = _draft(state, run)
+    ground = state.ground(run.id)
+    draft = asked_draft(_draft(state, run), query)
+    checked = check(draft, ground)
     return html.Div(
         [
             dcc.Store(id="tune", data=run.id),
+            dcc.Store(id="tune-page", data=uuid.uuid4().hex),
+            dcc.Store(id="tune-address"),
+            policy_editor.stores(draft, checked, {"run": run.id}),
             parts.head(
                 f"Tune {run_name(run)}",
-                "Change the policy, then recompile: a prediction takes seconds, a run executes it for real.",
+                "Change the policy: its prediction follows. Recompile to keep it as a run, or execute it for real.",
                 crumb=[dcc.Link("Runs", href="/"), " / ", dcc.Link(str(run.id), href=f"/run/{run.id}"), " / tune"],
             ),
+            tune_preview.numbers_panel(run),
             html.Div(
                 [
-                    policy_editor.editor(draft, state.ground(run.id), {"run": run.id}),
-                    html.Div([_start_panel(run), _now_panel(run)], className="side stack"),
+                    tune_limit.panel(draft, ground, checked, run),
+                    html.Div([_start_panel(run), tune_preview.decisions_panel()], className="stack"),
                 ],
-                className="columns tune",
+                className="columns tune-top",
             ),
-        ]
+            _tabs(state, run, draft, checked),
+        ],
+        className="tune-page",
+    )
+
+
+def _tabs(state: State, run: RunRow, draft: Draft, checked: Checked) -> Any:
+    pages = {
+        "policy": (
+            "Strategy and rules",
+            [
+                policy_editor.name_fields(draft),
+                policy_editor.strategy(draft, checked),
+                html.H3("Rules"),
+                html.Div(policy_editor.RULES_HINT, className="hint rules-hint"),
+                *policy_editor.rules(checked),
+            ],
+        ),
+        "hardware": ("Hardware", tune_hardware.panel(state, run)),
+        "text": ("As text", [html.Div(policy_editor.TEXT_HINT, className="hint"), policy_editor.text(checked)]),
+        "versions": ("Versions", tune_versions.panel(state, draft.name)),
+    }
+    return dmc.Tabs(
+        [
+            dmc.TabsList([dmc.TabsTab(title, value=value) for value, (title, _) in pages.items()]),
+            *[dmc.TabsPanel(content, value=value, className="tune-tab") for value, (_, content) in pages.items()],
+        ],
+        value="policy",
+        className="panel tune-tabs",
     )
 
 
@@ -135,36 +205,10 @@ def _draft(state: State, run: RunRow) -> Draft:
 
 
 def _start_panel(run: RunRow) -> Any:
-    link = format_rate(run.link_bandwidth_bytes_per_s)
-    names = [{"value": AS_RECORDED, "label": f"As recorded ({run.hardware})"}]
-    names += [{"value": n, "label": n} for n in hardware_names()]
     reason = runnable(run)
     return parts.panel(
-        "Recompile",
+        "Keep it as a run",
         [
-            dmc.Select(
-                id="tune-hardware",
-                label="Hardware to predict for",
-                description="As recorded keeps the run's op durations; any other models them by its roofline.",
-                data=names,
-                value=AS_RECORDED,
-                allowDeselect=False,
-            ),
-            dmc.TextInput(
-                id="tune-link",
-                label="Link bandwidth, each way",
-                description="Such as 2GB/s, or unlimited. Empty: as described, and unlimited when run.",
-                value=link if run.kind == "measured" else "",
-            ),
-            dmc.Group(
-                [
-                    dmc.NumberInput(id="tune-steps", label="Steps to run", value=5, min=1, max=1000, w=120),
-                    dmc.TextInput(
-                        id="tune-label", label="Label of the new run", placeholder="optional", style={"flex": 1}
-                    ),
-                ],
-                align="flex-end",
-            ),
             html.Div(
                 [
                     parts.button("Recompile", "tune-compile", "tune", "filled"),
@@ -173,29 +217,20 @@ def _start_panel(run: RunRow) -> Any:
                 className="actions",
             ),
             html.Div(reason, className="hint") if reason else None,
+            html.Div(id="tune-start-error"),
+            html.Div(
+                [
+                    dmc.NumberInput(id="tune-steps", value=5, min=1, max=1000, w=92, size="xs", label="Steps to run"),
+                    dmc.TextInput(
+                        id="tune-label",
+                        placeholder="optional",
+                        size="xs",
+                        style={"flex": 1},
+                        label="Label of the new run",
+                    ),
+                ],
+                className="start-fields",
+            ),
             job_panel.job_panel(job_panel.last_job(current_state(), f"run:{run.id}")),
         ],
-        hint="Predict the step with this policy, or execute it on this machine.",
-    )
-
-
-def _now_panel(run: RunRow) -> Any:
-    def known(value: int | None, words: Any) -> str:
-        return "none yet" if value is None else words(value)
-
-    return parts.panel(
-        "This run now",
-        parts.facts(
-            [
-                ("Kind", parts.tag(run.kind, run.kind)),
-                ("Strategy", run.strategy),
-                ("Limit", format_bytes(run.memory_limit_bytes)),
-                ("Device memory", known(run.device_bytes, format_bytes)),
-                ("Step time", known(run.step_median_ns, format_ns)),
-                ("Blocking", known(run.blocking_ns, format_ns)),
-                ("Exposed", known(run.exposed_ns, format_ns)),
-                ("Moved", known(run.bytes_out and run.bytes_out + (run.bytes_in or 0), format_bytes)),
-                ("Conditions", run.conditions or "none stated"),
-            ]
-        ),
     )

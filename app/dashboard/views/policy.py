@@ -19,7 +19,7 @@ from hyperoffload_core.policy import (
     rule_matches,
 )
 from hyperoffload_core.sizes import format_bytes, parse_percent
-from hyperoffload_core.strategies import find_strategy, resolve_options
+from hyperoffload_core.strategies import STRATEGIES, Option, find_strategy, resolve_options
 
 CONDITIONS = ("class", "scope", "name", "min_size", "max_size", "phase")
 
@@ -102,6 +102,39 @@ def check(draft: Draft, ground: Ground | None) -> Checked:
             errors["rules"] = _sentence(error)
     toml = policy_to_toml(policy) if policy is not None else ""
     return Checked(policy, toml, errors["limit"], note, errors["strategy"], rows, errors["rules"])
+
+
+@dataclass(frozen=True, slots=True)
+class OptionWords:
+    """An option as its field shows it: a title, and what it means with its default."""
+
+    title: str
+    help: str
+
+
+def option_words(option: Option) -> OptionWords:
+    title = option.name.replace("_", " ").lower()
+    for unit, written in (("mb", "MB"), ("gb", "GB"), ("gbps", "GB/s"), ("us", "µs"), ("kv", "KV"), ("cpu", "CPU")):
+        title = " ".join(written if word == unit else word for word in title.split())
+    default: Any = option.default
+    if isinstance(default, bool):
+        default = "on" if default else "off"
+    elif isinstance(default, int) and abs(default) >= 10_000:
+        default = f"{default:,}".replace(",", " ")
+    help_text = option.help[:1].upper() + option.help[1:].rstrip(".")
+    return OptionWords(title[:1].upper() + title[1:], f"{help_text}. Default: {default}.")
+
+
+def option_errors(draft: Draft) -> dict[str, str]:
+    """What is wrong with each given option of the draft's strategy, by its name."""
+    result = {}
+    for name, value in draft.options.items():
+        try:
+            resolve_options(find_strategy(draft.strategy), {name: value})
+        except UserError as error:
+            if draft.strategy in STRATEGIES:
+                result[name] = _sentence(error)
+    return result
 
 
 def document_of(draft: Draft) -> dict[str, Any]:

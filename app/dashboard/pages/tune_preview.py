@@ -1,0 +1,201 @@
+"""The prediction of the policy as edited, shortly after each change: numbers and decisions against the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dash
+from dash import Input, Output, dcc, html
+from dash import State as Given
+
+from app.dashboard import parts, theme
+from app.dashboard.state import State
+from app.dashboard.views.preview import (
+    NAMED,
+    Change,
+    DecisionGroup,
+    Decisions,
+    changes,
+    decisions,
+    effort_words,
+    outcome,
+    sentence,
+)
+from app.planner import Planner, Ticket, ask_of
+from app.predicting import Prediction, tiers_of
+from db.queries import RunRow, get_run
+from hyperoffload_core.policy import policy_from_document
+from hyperoffload_core.sizes import format_bytes
+from hyperoffload_core.strategies import STRATEGIES
+
+POLL_MS = 250
+AT_ONCE_S = 1.5
+"""How long a change waits for its answer before the page polls for it."""
+
+
+def numbers_panel(run: RunRow) -> Any:
+    waiting = [Change(label, "…", "", "", "") for label in ("Step time", "Device memory", "Blocking")]
+    return html.Div(
+        [
+            dcc.Interval(id="tune-preview-poll", interval=POLL_MS, disabled=True),
+            dcc.Store(id="tune-now"),
+            html.Div(
+                _numbers(waiting, f"predicting the policy for {run.model}", ""), id="tune-numbers", className="preview"
+            ),
+        ],
+        **{"aria-live": "polite"},
+    )
+
+
+def decisions_panel() -> Any:
+    return parts.panel(
+        "Decisions against this run",
+        html.Div(html.Div("Predicting…", className="quiet"), id="tune-decisions"),
+        hint="Storages whose tier changes: what leaves the device or stays on it.",
+    )
+
+
+def register(app: dash.Dash, shared: State, planner: Planner) -> None:
+    outputs = [
+        Output("tune-numbers", "children"),
+        Output("tune-decisions", "children"),
+        Output("tune-now", "data"),
+        Output("tune-preview-poll", "disabled"),
+    ]
+
+    @app.callback(
+        outputs,
+        Input("policy-valid", "data"),
+        Input("tune-hardware-given", "data"),
+        Given("tune", "data"),
+        Given("tune-page", "data"),
+    )
+    def change(valid: Any, hardware: dict[str, Any], run_id: int, page: str) -> Any:
+        wrong = next(iter(hardware["errors"].values()), "")
+        if valid is None or wrong:
+            planner.cancel(page)
+            reason = "The policy or the hardware has a mistake; it is named beside its field."
+            return _trouble("warn", reason), dash.no_update, None, True
+        policy = policy_from_document(valid)
+        asked = ask_of(f"run:{run_id}", [policy], hardware["hardware"], hardware["overrides"])
+        ticket = planner.ask(page, asked)
+        if not ticket.wait(AT_ONCE_S):
+            return dash.no_update, dash.no_update, dash.no_update, False
+        return _answer(shared, run_id, ticket)
+
+    @app.callback(
+        [Output(o.component_id, o.component_property, allow_duplicate=True) for o in outputs],
+        Input("tune-preview-poll", "n_intervals"),
+        Given("tune", "data"),
+        Given("tune-page", "data"),
+        prevent_initial_call=True,
+    )
+    def poll(_: int | None, run_id: int, page: str) -> Any:
+        ticket = planner.ticket(page)
+        if ticket is None:
+            return dash.no_update, dash.no_update, dash.no_update, True
+        if not ticket.wait(0):
+            return dash.no_update, dash.no_update, dash.no_update, False
+        return _answer(shared, run_id, ticket)
+
+
+def _answer(shared: State, run_id: int, ticket: Ticket) -> Any:
+    if ticket.state == "replaced":  # the newer change answers
+        return (dash.no_update,) * 4
+    if ticket.state == "failed" or not ticket.predictions:
+        return _trouble("bad", sentence(ticket.problem or "nothing was predicted")), _no_decisions(), None, True
+    prediction = ticket.predictions[0]
+    tone, words = outcome(prediction)
+    if prediction.metrics is None or prediction.tiers is None:
+        return _trouble(tone, words), _no_decisions(), None, True
+    run = get_run(shared.database, run_id)
+    schedule = shared.schedule(run_id)
+    # an unhurried strategy would be no preview: options say how it was hurried
+    options = [o.name for o in STRATEGIES[prediction.strategy].options]
+    numbers = _numbers(changes(run, prediction.metrics), effort_words(options), f"in {ticket.elapsed_s:.1f} s")
+    notes = [parts.notice("info", sentence(note)) for note in prediction.notes if not note.startswith("over the")]
+    if words:
+        notes.insert(0, parts.notice(tone, words))
+    found = decisions(schedule.graph.original, tiers_of(schedule), prediction.tiers)
+    return numbers, [*notes, *_decisions(found)], _mark(prediction), True
+
+
+def _mark(prediction: Prediction) -> dict[str, Any]:
+    assert prediction.metrics is not None
+    return {
+        "strategy": prediction.strategy,
+        "limit_bytes": prediction.limit_bytes,
+        "step_ns": prediction.metrics.step_ns,
+        "memory_bytes": prediction.metrics.reserved_bytes,
+    }
+
+
+def _trouble(tone: str, words: str) -> list[Any]:
+    return [parts.notice(tone or "info", words, "alert" if tone == "bad" else "status")]
+
+
+def _no_decisions() -> Any:
+    return html.Div("No prediction, so there is nothing to compare.", className="quiet")
+
+
+def _numbers(found: list[Change], how: str, took: str) -> list[Any]:
+    cards = [
+        html.Div(
+            [
+                html.Div(change.label, className="label"),
+                html.Div(_value(change.then), className="value"),
+                html.Div(change.difference, className=f"difference {change.tone}"),
+                html.Div(f"now {change.now}" if change.now else "", className="note"),
+            ],
+            className="card",
+        )
+        for change in found
+    ]
+    tag = html.Div([parts.tag(how, "predicted"), html.Span(took, className="hint")], className="preview-how")
+    return [tag, html.Div(cards, className="cards")]
+
+
+def _value(text: str) -> Any:
+    value, _, unit = text.rpartition(" ")
+    return [value, html.Small(unit)] if value else text
+
+
+def _decisions(found: Decisions) -> list[Any]:
+    if not found.groups:
+        words = f"No storage changes its tier; all {found.unchanged:,} do as in this run."
+        return [html.Div(words, className="quiet", id="tune-unchanged")]
+    rows = [_group(group) for group in found.groups]
+    return [
+        html.Div(rows, className="decisions"),
+        html.Div(f"{found.unchanged:,} storages do as in this run.", className="hint", id="tune-unchanged"),
+    ]
+
+
+def _group(group: DecisionGroup) -> Any:
+    title = theme.class_title(group.tensor_class)
+    head = html.Summary(
+        [
+            html.Span(group.change, className=f"change {group.change.split()[0].lower()}"),
+            html.Span([parts.swatch(theme.class_colour(group.tensor_class)), title], className="of"),
+            html.Span(f"{group.count:,} · {format_bytes(group.bytes)}", className="amount"),
+        ]
+    )
+    lines = [
+        html.Tr(
+            [
+                html.Td(html.Span(moved.name, className="name", title=moved.name[:300])),
+                html.Td(format_bytes(moved.bytes), className="num"),
+                html.Td(f"{_moves(moved.before_bytes)} → {_moves(moved.after_bytes)}", className="num soft"),
+            ]
+        )
+        for moved in group.largest
+    ]
+    more = group.count - len(group.largest)
+    rest = html.Div(f"The {NAMED} largest; {more:,} more.", className="hint") if more > 0 else None
+    head_row = html.Tr([html.Th("Storage"), html.Th("Size", className="num"), html.Th("Moved", className="num")])
+    table = html.Table([html.Thead(head_row), html.Tbody(lines)], className="plain")
+    return html.Details([head, table, rest])
+
+
+def _moves(size: int) -> str:
+    return format_bytes(size) if size else "nothing"

@@ -1,0 +1,61 @@
+"""What the address of the Tune page asks for: a policy to begin with, or rules to add to the run's own."""
+
+from __future__ import annotations
+
+import glob
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+from app.dashboard.views.policy import Draft, draft_of
+from hyperoffload_core.policy import policy_from_document, policy_from_json
+
+RULE_ACTIONS = ("keep", "offload", "auto")
+
+
+def asked_draft(draft: Draft, query: Mapping[str, str | Sequence[str]]) -> Draft:
+    """The draft after what an address asks: ``policy`` (JSON) replaces it, ``limit`` and ``strategy`` change one field,
+    ``keep``, ``offload`` and ``auto`` name storages, each a rule ahead of all others.
+
+    Raises `PolicyError` for a ``policy`` that is none.
+    """
+    if given := _texts(query.get("policy")):
+        draft = draft_of(policy_from_json(given[0], "the policy in the address"))
+    if given := _texts(query.get("limit")):
+        draft = replace(draft, limit=given[0])
+    if (given := _texts(query.get("strategy"))) and given[0] != draft.strategy:
+        draft = replace(draft, strategy=given[0], options={})
+    for action in RULE_ACTIONS:
+        for name in _texts(query.get(action)):
+            draft = with_named_rule(draft, name, action)
+    return replace(draft, rules=[{**rule, "id": f"rule{number}"} for number, rule in enumerate(draft.rules)])
+
+
+def with_named_rule(draft: Draft, name: str, action: str) -> Draft:
+    """The draft with a rule for the storages of exactly this name ahead of all others, in place of one that named the
+    same."""
+    pattern = glob.escape(name)
+    rule = {"name": pattern, "action": action}
+    others = [r for r in draft.rules if not _is_for(r, pattern)]
+    return replace(draft, rules=[rule, *others])
+
+
+def tune_address(run_id: int, document: Mapping[str, Any] | None) -> str:
+    """The address that opens a run's Tune page with a policy (a document, as `policy_to_document` makes it)."""
+    if document is None:
+        return f"/tune/{run_id}"
+    policy = json.dumps(policy_from_document(document).model_dump(by_alias=True, exclude_defaults=True), sort_keys=True)
+    return f"/tune/{run_id}?policy={quote(policy)}"
+
+
+def _is_for(rule: Mapping[str, Any], pattern: str) -> bool:
+    given = {name: value for name, value in rule.items() if value and name not in ("id", "action")}
+    return given == {"name": pattern}
+
+
+def _texts(value: str | Sequence[str] | None) -> list[str]:
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else list(value)
