@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -51,10 +52,21 @@ class Flights:
 
 
 @dataclass(frozen=True)
+class Uses:
+    """Ops that access one storage in order of start, a row each; ``writes`` also where an op updates it in place."""
+
+    op: Column
+    writes: NDArray[np.bool_]
+    start_ns: Column
+    end_ns: Column
+
+
+@dataclass(frozen=True)
 class Placements:
-    """The stays and transfers of one step by storage; ``end_ns`` is where its time axis ends."""
+    """The stays, transfers and accesses of one step by storage; ``end_ns`` is where its time axis ends."""
 
     profile: Profile
+    step: int
     end_ns: int
     stay_storage: Column
     stay_start_ns: Column
@@ -82,6 +94,32 @@ class Placements:
         """Starts and ends of its stays on the device, in time order."""
         rows = _rows(self.stay_storage, storage)
         return self.stay_start_ns[rows], self.stay_end_ns[rows]
+
+    def uses(self, storage: int) -> Uses:
+        """The accesses of it that ran in this step."""
+        by_storage, op, writes = self._accesses
+        rows = _rows(by_storage, storage)
+        op, writes = op[rows], writes[rows]
+        start, end = self._op_times
+        ran = end[op] >= 0
+        op, writes = op[ran], writes[ran]
+        order = np.argsort(start[op], kind="stable")
+        return Uses(op[order], writes[order], start[op][order], end[op][order])
+
+    @cached_property
+    def _accesses(self) -> tuple[Column, Column, NDArray[np.bool_]]:
+        op, storage, writes = self.profile.schedule.graph.access_columns
+        order = np.argsort(storage, kind="stable")
+        return storage[order], op[order], writes[order]
+
+    @cached_property
+    def _op_times(self) -> tuple[Column, Column]:
+        """Start and end by op id, -1 for ops that did not run."""
+        events = self.profile.ops
+        rows = events.step == self.step
+        start, end = np.full((2, len(self.profile.schedule.graph.ops)), -1, dtype=np.int64)
+        start[events.op[rows]], end[events.op[rows]] = events.start_ns[rows], events.end_ns[rows]
+        return start, end
 
     def bar(self, storage: int) -> TierBar:
         """Where the storage is from 0 to ``end_ns``."""
@@ -116,6 +154,7 @@ def placements(profile: Profile, end_ns: int, step: int = 0) -> Placements:
     low = np.array([offset_of.get(t, 0) for t in moved.transfer[moves].tolist()], dtype=np.int64)
     return Placements(
         profile,
+        step,
         end_ns,
         life.storage[stays],
         life.start_ns[stays],

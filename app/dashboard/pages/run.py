@@ -9,7 +9,15 @@ import dash
 from dash import Input, Output, dcc, html
 
 from app.dashboard import parts
-from app.dashboard.pages import run_alive, run_details, run_selection, run_timeline, run_transfers
+from app.dashboard.pages import (
+    run_addresses,
+    run_alive,
+    run_details,
+    run_selection,
+    run_tiers,
+    run_timeline,
+    run_transfers,
+)
 from app.dashboard.pages.guard import guarded
 from app.dashboard.pages.runs_actions import deleted_page
 from app.dashboard.pages.run_shown import RUN, shown_timeline
@@ -24,7 +32,7 @@ from profiles.alive import alive_at
 from profiles.chrome_trace import trace_bytes
 
 # Each is a module with ``panel(...)`` and ``register(app, shared)``.
-PANELS = (run_timeline, run_selection, run_alive, run_details, run_transfers)
+PANELS = (run_timeline, run_selection, run_alive, run_details, run_transfers, run_tiers, run_addresses)
 
 
 def register(app: dash.Dash, shared: State) -> None:
@@ -79,6 +87,8 @@ def layout(run_id: str = "", **query: str) -> Any:
             parts.cards(run_numbers(run, view.peak[1], prediction)),
             run_timeline.panel(run, timeline, step, asked),
             html.Div([run_alive.panel(), run_details.panel()], className="columns"),
+            run_tiers.panel(),
+            run_addresses.panel(),
             run_transfers.panel(view),
         ]
     )
