@@ -138,15 +138,19 @@ def part_words(schedule: Schedule) -> dict[int, str]:
     }
 
 
-def lanes(profile: Profile, step: int = 0) -> Lanes:
-    """The lanes of one step."""
+def lanes(profile: Profile, step: int | None = 0) -> Lanes:
+    """The lanes of one step, or (None) of all steps of a profile on one time axis (`profiles.whole`)."""
     ops, moves = profile.ops, profile.transfers
-    compute = _lane(ops.op, ops.start_ns, ops.end_ns, ops.step == step)
-    copy_out, copy_in = (
-        _lane(moves.transfer, moves.start_ns, moves.end_ns, (moves.step == step) & (moves.direction == direction))
-        for direction in (0, 1)
-    )
-    return Lanes(compute, copy_out, copy_in, _waiting(profile.schedule, compute, copy_out, copy_in))
+    runs = _in_order(ops.start_ns, of_step(ops.step, step))
+    out, back = (_in_order(moves.start_ns, of_step(moves.step, step) & (moves.direction == way)) for way in (0, 1))
+    copy_out, copy_in = (Lane(moves.transfer[r], moves.start_ns[r], moves.end_ns[r]) for r in (out, back))
+    compute = Lane(ops.op[runs], ops.start_ns[runs], ops.end_ns[runs])
+    return Lanes(compute, copy_out, copy_in, _waiting(profile, runs, np.concatenate([out, back])))
+
+
+def of_step(column: Column, step: int | None) -> NDArray[np.bool_]:
+    """The rows of a step, of all steps for None."""
+    return np.ones(len(column), dtype=bool) if step is None else column == step
 
 
 def apart(lane: Lane) -> list[Lane]:
@@ -182,31 +186,39 @@ def _numbered(start_ns: Column, end_ns: Column) -> Lane:
     return Lane(np.arange(len(start_ns)), start_ns, end_ns)
 
 
-def _lane(item: Column, start_ns: Column, end_ns: Column, rows: NDArray[np.bool_]) -> Lane:
-    order = np.argsort(start_ns[rows], kind="stable")
-    return Lane(item[rows][order], start_ns[rows][order], end_ns[rows][order])
+def _in_order(start_ns: Column, rows: NDArray[np.bool_]) -> Column:
+    found = np.flatnonzero(rows)
+    return found[np.argsort(start_ns[found], kind="stable")]
 
 
-def _waiting(schedule: Schedule, compute: Lane, *copies: Lane) -> Lane:
-    moved, ended = (np.concatenate([getattr(lane, name) for lane in copies]) for name in ("item", "end_ns"))
-    if not len(moved):
+def _waiting(profile: Profile, runs: Column, copies: Column) -> Lane:
+    """``runs`` and ``copies`` are rows of op and of transfer events, ``runs`` by start time."""
+    schedule, ops, moves = profile.schedule, profile.ops, profile.transfers
+    if not len(copies):
         return Lane(*np.zeros((3, 0), dtype=np.int64))
-    end_of = np.full(int(moved.max()) + 1, -1, dtype=np.int64)
-    end_of[moved] = ended
+    steps = 1 + max(int(moves.step[copies].max()), int(ops.step[runs].max(initial=0)))
+    ids = 1 + int(moves.transfer[copies].max())
+    end_of = np.full((steps, ids), -1, dtype=np.int64)
+    end_of[moves.step[copies], moves.transfer[copies]] = moves.end_ns[copies]
     # Each op's last transfer to end, of those it waits for; the first of several that end at once.
     op, transfer = np.array([(t.op, w) for t in schedule.op_times for w in t.waits], dtype=np.int64).reshape(-1, 2).T
-    known = transfer < len(end_of)
-    op, transfer = op[known], transfer[known]
-    order = np.lexsort((-np.arange(len(op)), end_of[transfer], op))
-    last = np.full(len(schedule.graph.ops), -1, dtype=np.int64)
-    last[op[order]] = transfer[order]
-    waited = last[compute.item]
-    until = np.where(waited < 0, -1, np.minimum(end_of[waited], compute.start_ns))
-    free = np.concatenate([[0], np.maximum.accumulate(compute.end_ns)])
+    op, transfer = op[transfer < ids], transfer[transfer < ids]
+    last = np.full((steps, len(schedule.graph.ops)), -1, dtype=np.int64)
+    for step in range(steps):
+        order = np.lexsort((-np.arange(len(op)), end_of[step, transfer], op))
+        last[step, op[order]] = transfer[order]
+    waited = last[ops.step[runs], ops.op[runs]]
+    until = np.where(waited < 0, -1, np.minimum(end_of[ops.step[runs], waited], ops.start_ns[runs]))
+    free = np.concatenate([[0], np.maximum.accumulate(ops.end_ns[runs])])
     rows = until > free[:-1]
     item, start, end = waited[rows], free[:-1][rows], until[rows]
-    # What still moves when the last op has ended holds up the end of the step.
-    tail = int(ended.argmax())
-    if ended[tail] > free[-1]:
-        item, start, end = (np.append(c, v) for c, v in ((item, moved[tail]), (start, free[-1]), (end, ended[tail])))
-    return Lane(item, start, end)
+    # What still moves when the last op of a step has ended holds up the end of the step.
+    done = np.zeros(steps, dtype=np.int64)
+    np.maximum.at(done, ops.step[runs], ops.end_ns[runs])
+    by_end = copies[np.lexsort((-np.arange(len(copies)), moves.end_ns[copies], moves.step[copies]))]
+    tail = by_end[np.append(moves.step[by_end][1:] != moves.step[by_end][:-1], True)]
+    tail = tail[moves.end_ns[tail] > done[moves.step[tail]]]
+    item, start = np.append(item, moves.transfer[tail]), np.append(start, done[moves.step[tail]])
+    end = np.append(end, moves.end_ns[tail])
+    order = np.argsort(start, kind="stable")
+    return Lane(item[order], start[order], end[order])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hyperoffload_core.recording import Profile
-from profiles.lanes import Lane, Lanes
+from profiles.lanes import Lane, Lanes, of_step
 from profiles.stacks import Steps
 
 Column = NDArray[np.int64]
@@ -54,7 +54,9 @@ class Selection:
         return self.length_ns - self.computing_ns - self.exposed_ns
 
 
-def selection(profile: Profile, lanes: Lanes, live: Steps, start_ns: int, end_ns: int, step: int = 0) -> Selection:
+def selection(
+    profile: Profile, lanes: Lanes, live: Steps, start_ns: int, end_ns: int, step: int | None = 0
+) -> Selection:
     """The numbers of ``[start_ns, end_ns)`` of one step; ``lanes`` and ``live`` (its memory) are of the same step."""
 
     def busy(lane: Lane) -> int:
@@ -62,7 +64,7 @@ def selection(profile: Profile, lanes: Lanes, live: Steps, start_ns: int, end_ns
         return int(high - low)
 
     ops, moves = profile.ops, profile.transfers
-    inside = (moves.step == step) & (moves.start_ns < end_ns) & (moves.end_ns > start_ns)
+    inside = of_step(moves.step, step) & (moves.start_ns < end_ns) & (moves.end_ns > start_ns)
     times = live.kept(start_ns, end_ns, 1)[:-1]
     held = live.at(times)
     top = int(held.argmax()) if len(held) else 0
@@ -77,7 +79,7 @@ def selection(profile: Profile, lanes: Lanes, live: Steps, start_ns: int, end_ns
         blocking_ns=busy(lanes.waiting),
         bytes_out=_moved(profile, inside & (moves.direction == 0), start_ns, end_ns),
         bytes_in=_moved(profile, inside & (moves.direction == 1), start_ns, end_ns),
-        ops=int(((ops.step == step) & (ops.start_ns < end_ns) & (ops.end_ns > start_ns)).sum()),
+        ops=int((of_step(ops.step, step) & (ops.start_ns < end_ns) & (ops.end_ns > start_ns)).sum()),
         transfers=int(inside.sum()),
         peak_ns=int(times[top]) if len(held) else start_ns,
         peak_bytes=int(held[top]) if len(held) else 0,

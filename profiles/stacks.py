@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from hyperoffload_core.ir import PHASES, Graph
 from hyperoffload_core.recording import Profile
 from profiles.alive import layer_of, storage_layers
+from profiles.lanes import of_step
 
 Column = NDArray[np.int64]
 Grouping = Literal["class", "layer", "phase", "tier"]
@@ -37,6 +39,7 @@ TIERS = ("device", "leaving", "arriving")
 UNUSED = "not accessed"
 NO_LAYER = "no layer"
 MOST_LAYERS = 12
+BLOCK = 64
 
 
 @dataclass(frozen=True)
@@ -64,16 +67,35 @@ class Steps:
 
     def kept(self, start_ns: int, end_ns: int, bins: int) -> Column:
         """Times that show a window with ``2 * bins + 2`` points at most: both ends of it, and all that lies between
-        them or, of each of ``bins`` equal slices, the first smallest and the first largest value."""
+        them or, of each of ``bins`` equal slices, the first smallest and the first largest value. Of very long windows
+        the extremes of every 64 points are what the slices choose from; those of the window are always among them."""
         if end_ns <= start_ns or not len(self.times_ns):
             return np.zeros(0, dtype=np.int64)
         first = int(np.searchsorted(self.times_ns, start_ns, side="right"))
         last = int(np.searchsorted(self.times_ns, end_ns, side="left"))
-        times = self.times_ns[first:last]
+        rows = self._candidates(first, last, bins)
+        times = self.times_ns[rows]
         if len(times) > 2 * bins:
-            edges = start_ns + (end_ns - start_ns) * np.arange(bins + 1, dtype=np.int64) // bins
-            times = times[_extremes(self.bytes[first:last], np.searchsorted(times, edges[1:-1], side="left"))]
+            edges = start_ns + (end_ns - start_ns) * np.arange(1, bins, dtype=np.int64) // bins
+            times = times[_extremes(self.bytes[rows], np.searchsorted(times, edges, side="left"))]
         return np.concatenate([[start_ns], times, [end_ns]]).astype(np.int64)
+
+    def _candidates(self, first: int, last: int, bins: int) -> Column | slice:
+        """Rows from ``first`` to ``last`` among which the extremes of the slices are: all, or of long blocks of rows
+        the smallest and the largest."""
+        low, high = -(-first // BLOCK), last // BLOCK
+        if high - low < 2 * bins:
+            return slice(first, last)
+        inner = self._blocks[low:high].ravel()
+        return np.concatenate([np.arange(first, low * BLOCK), inner, np.arange(high * BLOCK, last)])
+
+    @cached_property
+    def _blocks(self) -> Column:
+        """Rows of the first smallest and the first largest value of each whole block, ascending; (blocks, 2)."""
+        whole = len(self.bytes) // BLOCK
+        values = self.bytes[: whole * BLOCK].reshape(whole, BLOCK)
+        extremes = np.stack([values.argmin(axis=1), values.argmax(axis=1)], axis=1)
+        return np.sort(extremes, axis=1) + BLOCK * np.arange(whole)[:, None]
 
 
 @dataclass(frozen=True)
@@ -95,7 +117,7 @@ class Stack:
         return np.array(rows, dtype=np.int64).reshape(len(rows), len(times_ns))
 
 
-def memory_stack(profile: Profile, by: Grouping, step: int = 0) -> Stack:
+def memory_stack(profile: Profile, by: Grouping, step: int | None = 0) -> Stack:
     """The step's device memory, workspaces of running ops included, split by tensor class, by layer or phase (of the
     first op that accesses a storage), or by tier: on the device, leaving by a Store, arriving by a Prefetch.
 
@@ -113,12 +135,12 @@ def memory_stack(profile: Profile, by: Grouping, step: int = 0) -> Stack:
     return _stacked(names, held.start_ns, held.end_ns, held.bytes, group)
 
 
-def needed(profile: Profile, step: int = 0) -> Steps:
+def needed(profile: Profile, step: int | None = 0) -> Steps:
     """The theoretical memory: every stay counts from the start of the first to the end of the last op in it that
     accesses the storage, and workspaces while their op runs. At no time more than is live."""
     held = _Held.of(profile, step)
     ops = profile.ops
-    runs = np.flatnonzero(ops.step == step)
+    runs = np.flatnonzero(of_step(ops.step, step))
     begin, until = held.start_ns.copy(), held.end_ns.copy()
     stays = np.flatnonzero(held.op < 0)
     op, storage, _ = profile.schedule.graph.access_columns
@@ -147,13 +169,13 @@ def needed(profile: Profile, step: int = 0) -> Steps:
     return _steps(begin, until, held.bytes)
 
 
-def reserved(profile: Profile, step: int = 0) -> Steps:
+def reserved(profile: Profile, step: int | None = 0) -> Steps:
     """The address space in use: up to the highest byte of a storage on the device, and at no time less than is live (a
     profile does not say where a running op's workspace lies)."""
     live = _Held.of(profile, step)
     total = _steps(live.start_ns, live.end_ns, live.bytes)
     stays = profile.lifetimes
-    rows = (stays.step == step) & (stays.end_ns > stays.start_ns) & (stays.bytes > 0)
+    rows = of_step(stays.step, step) & (stays.end_ns > stays.start_ns) & (stays.bytes > 0)
     first = np.searchsorted(total.times_ns, stays.start_ns[rows])
     last = np.searchsorted(total.times_ns, stays.end_ns[rows])
     top = _highest(len(total.times_ns), first, last, (stays.offset + stays.bytes)[rows])
@@ -172,11 +194,11 @@ class _Held:
     bytes: Column
 
     @classmethod
-    def of(cls, profile: Profile, step: int) -> _Held:
+    def of(cls, profile: Profile, step: int | None) -> _Held:
         stays, ops = profile.lifetimes, profile.ops
         workspace = np.array([op.workspace_bytes for op in profile.schedule.graph.ops], dtype=np.int64)
-        rows = (stays.step == step) & (stays.end_ns > stays.start_ns) & (stays.bytes > 0)
-        runs = np.flatnonzero((ops.step == step) & (ops.end_ns > ops.start_ns))
+        rows = of_step(stays.step, step) & (stays.end_ns > stays.start_ns) & (stays.bytes > 0)
+        runs = np.flatnonzero(of_step(ops.step, step) & (ops.end_ns > ops.start_ns))
         runs = runs[workspace[ops.op[runs]] > 0]
         none = np.full(len(runs), -1, dtype=np.int64)
         return cls(
@@ -219,10 +241,10 @@ def _fewer(names: tuple[str, ...], group: Column, held: _Held) -> tuple[tuple[st
     return (*(names[k] for k in kept), rest), to[group]
 
 
-def _tiers(profile: Profile, step: int, held: _Held) -> tuple[Column, Column, Column, Column]:
+def _tiers(profile: Profile, step: int | None, held: _Held) -> tuple[Column, Column, Column, Column]:
     """Rows of start, end, bytes (negative where bytes in flight are taken from the device's) and tier."""
     moves = profile.transfers
-    rows = moves.step == step
+    rows = of_step(moves.step, step)
     stays = np.flatnonzero(held.op < 0)
     order = stays[np.lexsort((held.start_ns[stays], held.storage[stays]))]
     moments = np.unique(np.concatenate([held.start_ns[stays], moves.end_ns[rows]]))
@@ -252,19 +274,32 @@ def _tiers(profile: Profile, step: int, held: _Held) -> tuple[Column, Column, Co
 
 
 def _stacked(names: Sequence[str], start_ns: Column, end_ns: Column, size: Column, group: Column) -> Stack:
-    present = np.unique(group).tolist()
-    parts = [_steps(*(column[group == g] for column in (start_ns, end_ns, size))) for g in present]
-    return Stack(tuple(names[g] for g in present), _steps(start_ns, end_ns, size), tuple(parts))
+    times, order = _by_time(start_ns, end_ns)
+    change, group_of = np.concatenate([size, -size])[order], np.concatenate([group, group])[order].astype(np.int16)
+    present = np.flatnonzero(np.bincount(group, minlength=len(names))).tolist()
+    total = _summed(times, change)
+    # Of one group the part is the whole.
+    own = [group_of == g for g in present] if len(present) > 1 else []
+    parts = tuple(_summed(times[rows], change[rows]) for rows in own) or (total,) * len(present)
+    return Stack(tuple(names[g] for g in present), total, parts)
 
 
 def _steps(start_ns: Column, end_ns: Column, size: Column) -> Steps:
-    held = end_ns > start_ns
-    start_ns, end_ns, size = start_ns[held], end_ns[held], size[held]
+    times, order = _by_time(start_ns, end_ns)
+    return _summed(times, np.concatenate([size, -size])[order])
+
+
+def _by_time(start_ns: Column, end_ns: Column) -> tuple[Column, Column]:
+    """All starts and ends in time order, and the rows of ``[starts, ends]`` they come from."""
     times = np.concatenate([start_ns, end_ns])
     order = np.argsort(times, kind="stable")
-    times, total = times[order], np.cumsum(np.concatenate([size, -size])[order])
-    last = np.append(times[1:] != times[:-1], True)[: len(times)]
-    return Steps(times[last], total[last])
+    return times[order], order
+
+
+def _summed(times_ns: Column, change: Column) -> Steps:
+    """Running sums of changes in time order; what changes at one time is one point."""
+    last = np.append(times_ns[1:] != times_ns[:-1], True)[: len(times_ns)]
+    return Steps(times_ns[last], np.cumsum(change)[last])
 
 
 def _extremes(values: Column, cuts: Column) -> Column:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from app.dashboard.views import comparing, lanes, timeline
 from app.dashboard.views.lanes import BARS, BINS, LABELLED, MS, OUTLINES, draw, fitted, outline
-from app.dashboard.views.phases import phases
 from app.dashboard.views.step import StepView, item_at
 from app.dashboard.views.timeline import Timeline
 from profiles.lanes import Lane, without
@@ -167,9 +166,9 @@ def test_the_limit_is_drawn_to_scale_or_named(view: StepView) -> None:
 
 
 def test_phases_are_named_in_order(view: StepView) -> None:
-    assert [name for name, _, _ in phases(view)] == ["forward", "backward", "optimizer"]
-    assert phases(view)[0][1] == 0
-    assert phases(view)[-1][2] == view.end_ns
+    assert [name for name, _, _ in view.phases] == ["forward", "backward", "optimizer"]
+    assert view.phases[0][1] == 0
+    assert view.phases[-1][2] == view.end_ns
 
 
 def test_compared_runs_have_blocks_of_their_own_on_one_axis(view: StepView) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import flask
 
 from app.dashboard.views.policy import Ground, ground_of
-from app.dashboard.views.step import StepView
+from app.dashboard.views.step import RunView, StepView, run_view
 from db.database import Database, open_database
 from db.documents import load_schedule
 from db.queries import RunFilter, get_run, list_runs, load_profile, median_step
@@ -30,6 +30,7 @@ class State:
         self.path = self.database.path
         self._lock = threading.Lock()
         self._grounds: OrderedDict[str, Ground] = OrderedDict()
+        self._whole: tuple[tuple[int, int, str], RunView] | None = None
         self._steps: OrderedDict[tuple[int, int | None, str], StepView] = OrderedDict()
 
     def step(self, run_id: int, step: int | None = None) -> StepView:
@@ -40,6 +41,18 @@ class State:
             (run_id, number, f"{run.schedule_hash} {run.step_count}"),
             lambda: StepView(load_profile(self.database, run_id, number)),
         )
+
+    def whole(self, run_id: int) -> RunView:
+        """All recorded steps of a run; the one looked at last is kept. Raises `db.database.DatabaseError`."""
+        run = get_run(self.database, run_id)
+        key = (run_id, run.step_count, run.schedule_hash)
+        with self._lock:
+            if self._whole is not None and self._whole[0] == key:
+                return self._whole[1]
+        view = run_view(load_profile(self.database, run_id))
+        with self._lock:
+            self._whole = (key, view)
+        return view
 
     def prediction(self, run_id: int) -> StepView:
         """What was predicted for a measured run: in its own session (with op durations of the same run) where that was

@@ -21,8 +21,10 @@ def shown_timeline(
     by: Grouping = "class",
     picked: dict[str, Any] | None = None,
 ) -> Timeline:
-    """``run`` is the page's store {id, step, kind, …}; ``show`` one of measured, predicted, both; ``picked`` the store
-    {kind, id}. The step that panels describe is ``.main``. Raises `DatabaseError`."""
+    """``run`` is the page's store {id, step, kind, …}, its step a number or "all"; ``show`` one of measured, predicted,
+    both; ``picked`` the store {kind, id}. The step that panels describe is ``.main``. Raises `DatabaseError`."""
+    if run["step"] == "all":
+        return Timeline(shared.whole(run["id"]), None, by)
     choice = (picked["kind"], picked["id"]) if picked else None
     recorded = shared.step(run["id"], run["step"])
     if recorded.kind == "predicted" or show == "measured":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import dash
 import dash_mantine_components as dmc
@@ -22,6 +22,7 @@ from app.dashboard.views.memory_traces import (
     TOTAL_COLOUR,
     group_legend,
 )
+from app.dashboard.views.step import RunView
 from app.dashboard.views.timeline import Timeline, data_changes, detail_words, figure
 from db.queries import RunRow
 from profiles.stacks import Grouping
@@ -29,6 +30,7 @@ from profiles.stacks import Grouping
 BY = Given("run-by", "value")
 PICKED = Given("run-picked", "data")
 HINT = "Drag to zoom, double-click for the whole step, click anything for details. Press ? for the keys."
+HINT_ALL = "All recorded steps, one after the other. Drag to zoom, click into a step to open it. Press ? for the keys."
 
 
 def register(app: dash.Dash, shared: State) -> None:
@@ -100,18 +102,26 @@ def register(app: dash.Dash, shared: State) -> None:
     @app.callback(
         Output("run-cursor", "data", allow_duplicate=True),
         Output("run-picked", "data", allow_duplicate=True),
+        Output("address", "href", allow_duplicate=True),
         Input("run-timeline", "clickData"),
         RUN,
         SHOW,
+        BY,
         prevent_initial_call=True,
     )
-    def point(click: dict[str, Any] | None, run: dict[str, Any], show: str) -> Any:
+    def point(click: dict[str, Any] | None, run: dict[str, Any], show: str, by: Grouping) -> Any:
         shown = shown_timeline(shared, run, show)
         item = pointing.clicked_item(click) or pointing.item_under(click, shown)
         time = pointing.clicked_time(click)
+        if isinstance(shown.main, RunView):
+            if time is None:
+                return dash.no_update, dash.no_update, dash.no_update
+            step, at = shown.main.step_at(time)
+            return dash.no_update, dash.no_update, f"/run/{run['id']}{query_of(Shown(step, None, by, None, item, at))}"
         return (
             dash.no_update if time is None else min(max(time, 0), shown.end_ns - 1),
             dash.no_update if item is None else {"kind": item[0], "id": item[1]},
+            dash.no_update,
         )
 
     @app.callback(
@@ -133,9 +143,10 @@ def register(app: dash.Dash, shared: State) -> None:
         prevent_initial_call=True,
     )
     def open_step(value: str | None, run: dict[str, Any], show: Any, by: Grouping) -> Any:
-        if value is None or int(value) == run["step"]:
+        if value is None or value == str(run["step"]):
             return dash.no_update
-        return f"/run/{run['id']}{query_of(Shown(int(value), None if show == run['kind'] else show, by))}"
+        kept = None if show == run["kind"] or value == "all" else show
+        return f"/run/{run['id']}{query_of(Shown('all' if value == 'all' else int(value), kept, by))}"
 
     @app.callback(
         Output("run-query", "data"),
@@ -170,9 +181,10 @@ def register(app: dash.Dash, shared: State) -> None:
     )
 
 
-def panel(run: RunRow, timeline: Timeline, step: int, shown: Shown) -> Any:
+def panel(run: RunRow, timeline: Timeline, step: int | Literal["all"], shown: Shown) -> Any:
     """``shown.window`` and ``shown.at`` are what is drawn first."""
-    choices = [{"value": str(i), "label": f"Step {i + 1}"} for i in range(run.step_count)]
+    choices = [{"value": "all", "label": "All steps"}]
+    choices += [{"value": str(i), "label": f"Step {i + 1}"} for i in range(run.step_count)]
     shows = [{"value": m, "label": m.title()} for m in ("measured", "predicted", "both")]
     groupings = [{"value": by, "label": f"By {title}"} for by, title in GROUPING_TITLES.items()]
     modes = [{"value": m, "label": m.title()} for m in ("zoom", "select")]
@@ -184,7 +196,7 @@ def panel(run: RunRow, timeline: Timeline, step: int, shown: Shown) -> Any:
             allowDeselect=False,
             size="xs",
             w=110,
-            display=None if len(choices) > 1 else "none",
+            display=None if run.step_count > 1 else "none",
             **{"aria-label": "Step"},
         ),
         dmc.SegmentedControl(
@@ -192,7 +204,7 @@ def panel(run: RunRow, timeline: Timeline, step: int, shown: Shown) -> Any:
             data=shows,
             value=shown.show or run.kind,
             size="xs",
-            display=None if run.kind == "measured" else "none",
+            display=None if run.kind == "measured" and step != "all" else "none",
         ),
         dmc.Select(
             id="run-by",
@@ -233,7 +245,7 @@ def panel(run: RunRow, timeline: Timeline, step: int, shown: Shown) -> Any:
             html.Div(id="run-selected", **{"aria-live": "polite"}),
             dcc.Store(id="run-query"),
         ],
-        hint=HINT,
+        hint=HINT if step != "all" else HINT_ALL,
         tools=dmc.Group(tools, gap="xs"),
     )
 

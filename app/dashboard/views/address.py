@@ -23,7 +23,7 @@ class Shown:
     """``step``, ``show`` None: the page's own choice; ``window`` None: the whole step; ``picked``, ``at`` (the chosen
     time, ns), ``selected`` None: nothing was chosen."""
 
-    step: int | None = None
+    step: int | Literal["all"] | None = None
     show: Show | None = None
     by: Grouping = "class"
     window: Span | None = None
@@ -52,7 +52,7 @@ def shown_of(query: Mapping[str, str]) -> Shown:
     step, show, by, at = (query.get(key, "") for key in ("step", "show", "by", "at"))
     picked = _PICKED.fullmatch(query.get("picked", ""))
     return Shown(
-        step=_number(step),
+        step="all" if step == "all" else _number(step),
         show=next((s for s in get_args(Show) if s == show), None),
         by=next((g for g in GROUPINGS if g == by), "class"),
         window=_spanned(query.get("window", "")),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from app.dashboard import theme
 from app.dashboard.views.lanes import draw, fitted, outline
-from app.dashboard.views.step import StepView
+from app.dashboard.views.step import RunView, StepView
 from hyperoffload_core.sizes import format_bytes, format_ns
 from profiles.lanes import TITLES, Lane, LaneKind
 
@@ -101,12 +101,19 @@ def _words(view: StepView, kind: LaneKind) -> tuple[Callable[[int, int], str], C
         return lambda op, letters: plain(fitted(graph.ops[op].primitive, letters)), op_hover
 
     def transfer_hover(transfer: int, start: int, end: int) -> str:
-        move, verdict = view.transfers[transfer], view.verdicts[transfer]
+        move = view.transfers[transfer]
         part = f" ({view.parts[transfer]})" if transfer in view.parts else ""
         return (
             f"<b>{move.kind.title()} {plain(graph.storages[move.storage].name)}</b>{part}<br>"
-            f"{format_bytes(move.bytes)} in {format_ns(end - start)} · {view.kind}<br>"
-            f"exposed {format_ns(verdict.exposed_ns)}, blocking {format_ns(verdict.blocking_ns)}, "
+            f"{format_bytes(move.bytes)} in {format_ns(end - start)} · {view.kind}{cost(transfer)}"
+        )
+
+    def cost(transfer: int) -> str:
+        if isinstance(view, RunView):
+            return ""
+        verdict = view.verdicts[transfer]
+        return (
+            f"<br>exposed {format_ns(verdict.exposed_ns)}, blocking {format_ns(verdict.blocking_ns)}, "
             f"slack {format_ns(verdict.slack_ns)}"
         )
 

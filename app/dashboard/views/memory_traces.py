@@ -72,9 +72,9 @@ def group_legend(by: Grouping, stack: Stack) -> list[tuple[str, str]]:
 
 
 def memory_traces(
-    view: StepView, by: Grouping, beside: StepView | None, window: tuple[int, int], unit: tuple[str, int]
+    view: StepView, by: Grouping, beside: StepView | None, window: tuple[int, int], unit: tuple[str, int], lines: bool
 ) -> Iterator[dict[str, Any]]:
-    """Groups from the floor up, the total, theoretical and reserved lines, and the total of the profile beside."""
+    """Groups from the floor up, the total, theoretical and reserved ``lines``, and the total of the profile beside."""
     name, size = unit
     stack = view.stack(by)
     times = stack.total.kept(*window, MEMORY_BINS)
@@ -99,9 +99,21 @@ def memory_traces(
         "hovertemplate": f"<b>live %{{y:.4~f}} {name}</b> at %{{x:.4~f}} ms · {view.kind}{parts}<extra></extra>",
         "name": f"live ({view.kind})",
     }
+    if lines:
+        yield from _lines(view, window, unit)
+    if beside is not None:
+        yield {
+            **_line(*_thinned(beside.live, window, size), {"width": 1.6, "color": theme.CURSOR, "dash": "dash"}),
+            "hovertemplate": f"live %{{y:.4~f}} {name} at %{{x:.4~f}} ms · {beside.kind}<extra></extra>",
+            "name": beside.kind,
+        }
+
+
+def _lines(view: StepView, window: tuple[int, int], unit: tuple[str, int]) -> Iterator[dict[str, Any]]:
+    name, size = unit
     needed = _thinned(view.needed, window, size)
     # A light ground below the dark dots keeps them readable on every colour of the stack and in both schemes.
-    yield {**_line(*needed, {"width": 3.2, "color": "rgba(255,255,255,0.7)"}), "hoverinfo": "skip", "name": "ground"}
+    yield {**_line(*needed, {"width": 2.8, "color": "rgba(255,255,255,0.6)"}), "hoverinfo": "skip", "name": "ground"}
     yield {
         **_line(*needed, {"width": 1.5, "color": NEEDED_COLOUR, "dash": "dot"}),
         "hovertemplate": f"theoretical %{{y:.4~f}} {name} at %{{x:.4~f}} ms · {view.kind}<extra></extra>",
@@ -112,12 +124,6 @@ def memory_traces(
         "hovertemplate": f"reserved %{{y:.4~f}} {name} at %{{x:.4~f}} ms · {view.kind}<extra></extra>",
         "name": f"reserved ({view.kind})",
     }
-    if beside is not None:
-        yield {
-            **_line(*_thinned(beside.live, window, size), {"width": 1.6, "color": theme.CURSOR, "dash": "dash"}),
-            "hovertemplate": f"live %{{y:.4~f}} {name} at %{{x:.4~f}} ms · {beside.kind}<extra></extra>",
-            "name": beside.kind,
-        }
 
 
 def _thinned(steps: Steps, window: tuple[int, int], size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -8,7 +8,7 @@ from profiles.selection import Selection, selection
 
 
 def selection_of(view: StepView, selected: tuple[int, int]) -> Selection:
-    return selection(view.profile, view.lanes, view.live, *selected, view.step)
+    return selection(view.profile, view.lanes, view.live, *selected, view.own)
 
 
 def selection_facts(chosen: Selection) -> list[tuple[str, str, str]]:

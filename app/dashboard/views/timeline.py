@@ -25,8 +25,8 @@ from app.dashboard.views.marks import (
 )
 from app.dashboard.views.memory_traces import MEMORY_BINS as MEMORY_BINS
 from app.dashboard.views.memory_traces import memory_traces
-from app.dashboard.views.phases import phase_notes, phase_shapes
-from app.dashboard.views.step import StepView
+from app.dashboard.views.phases import Band, band_notes, band_shapes, phase_shades, step_shades
+from app.dashboard.views.step import RunView, StepView
 from hyperoffload_core.sizes import format_bytes
 from profiles.lanes import Row
 from profiles.stacks import Grouping
@@ -39,6 +39,7 @@ MARGIN_PIXELS = 50
 GAP_PIXELS = 24
 UNITS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024), ("B", 1))
 LANE_HEIGHT = 0.8
+MOST_STAYS = 200_000
 # Levels far above everything would press the curve flat: then they are named, not drawn to scale.
 TO_SCALE = 1.7
 
@@ -72,6 +73,18 @@ class Timeline:
     def centres(self) -> dict[str, float]:
         """Centre of each lane on the lanes' axis, by key."""
         return {row.key: float(len(self.rows) - place) for place, row in enumerate(self.rows)}
+
+    @property
+    def bands(self) -> list[Band]:
+        """What stands above the lanes: the phases of a step, the steps of a run."""
+        if isinstance(self.main, RunView):
+            return step_shades(self.main.starts_ns)
+        return phase_shades(self.main.phases)
+
+    @property
+    def lines(self) -> bool:
+        """Whether theoretical and reserved memory are drawn: working them out takes seconds for a million stays."""
+        return len(self.main.profile.lifetimes.step) <= MOST_STAYS
 
     @property
     def height(self) -> int:
@@ -121,7 +134,7 @@ def traces(timeline: Timeline, window: tuple[int, int]) -> Iterator[dict[str, An
     # Half a window more on each side, so that a pan shows something before the answer to it arrives.
     margin = (window[1] - window[0]) // 2
     wide = max(0, window[0] - margin), min(timeline.end_ns, window[1] + margin)
-    yield from memory_traces(timeline.main, timeline.by, timeline.beside, wide, timeline.unit)
+    yield from memory_traces(timeline.main, timeline.by, timeline.beside, wide, timeline.unit, timeline.lines)
     for number, view in enumerate(timeline.views):
         places = timeline.places(number)
         yield from lane_traces(view, wide, window[1] - window[0], places, 1.0 if number == 0 else 0.62)
@@ -140,6 +153,8 @@ def detail_words(timeline: Timeline, window: tuple[int, int]) -> str:
         words.append(f"Arrows from Store to Prefetch appear when {MOST_ARROWS} or fewer are in view (now {arrows:,}).")
     elif arrows:
         words.append(f"{arrows} arrow{'s' * (arrows > 1)} from Store to Prefetch.")
+    if not timeline.lines:
+        words.append(f"The theoretical and reserved lines are drawn for up to {MOST_STAYS:,} stays.")
     return " ".join(words)
 
 
@@ -157,7 +172,8 @@ def layout(
     name, unit = timeline.unit
     schedule = timeline.main.profile.schedule
     peak_ns, peak = timeline.main.peak
-    tops = [peak, timeline.main.reserved.peak[1], timeline.beside.peak[1] if timeline.beside else 0]
+    tops = [peak, timeline.beside.peak[1] if timeline.beside else 0]
+    tops += [timeline.main.reserved.peak[1]] if timeline.lines else []
     levels = [("limit", schedule.memory_limit_bytes, theme.LIMIT)]
     levels += [("capacity of the device", schedule.hardware.device_bytes, "#8A94A6")]
     drawn = [level for level in levels if level[1] <= TO_SCALE * max(tops)]
@@ -208,12 +224,12 @@ def layout(
             cursor_shape(cursor_ns),
             selected_shape(selected),
             *(_level_shape(size / unit, colour) for _, size, colour in drawn),
-            *phase_shapes(timeline.main, *band),
+            *band_shapes(timeline.bands, *band),
         ],
         "annotations": [
             *(_level_note(f"{title} {format_bytes(size)}", size / unit) for title, size, _ in drawn),
             *_beyond_note(beyond),
-            *phase_notes(timeline.main, sum(band) / 2),
+            *band_notes(timeline.bands, sum(band) / 2),
             _peak_note(peak_ns, peak, peak / unit),
         ],
     }
