@@ -19,10 +19,10 @@ from app.dashboard.pages import (
     run_transfers,
 )
 from app.dashboard.pages.guard import guarded
-from app.dashboard.pages.runs_actions import deleted_page
 from app.dashboard.pages.run_shown import RUN, shown_timeline
+from app.dashboard.pages.runs_actions import deleted_page
 from app.dashboard.state import State, current_state
-from app.dashboard.views.address import shown_of
+from app.dashboard.views.address import Shown, shown_of
 from app.dashboard.views.numbers import run_numbers
 from app.dashboard.views.runs import STATUS_TONES, run_conditions, run_name, when
 from app.dashboard.views.step import StepView
@@ -60,8 +60,10 @@ def layout(run_id: str = "", **query: str) -> Any:
     if not run.step_count:
         return html.Div([_head(run), _notice(run), _no_steps()])
     asked = shown_of(query)
-    numbered = asked.step is not None and asked.step < run.step_count
-    step = asked.step if asked.step is not None and numbered else median_step(state.database, run.id)
+    if asked.step == "all" and run.step_count > 1:
+        return _all_steps(state, run, asked)
+    numbered = isinstance(asked.step, int) and asked.step < run.step_count
+    step = asked.step if isinstance(asked.step, int) and numbered else median_step(state.database, run.id)
     asked = replace(asked, show=asked.show if run.kind == "measured" else None)
     view = state.step(run.id, step)
     first = _first_pick(view)
@@ -90,6 +92,30 @@ def layout(run_id: str = "", **query: str) -> Any:
             run_tiers.panel(),
             run_addresses.panel(),
             run_transfers.panel(view),
+        ]
+    )
+
+
+def _all_steps(state: State, run: RunRow, asked: Shown) -> Any:
+    """Every step on one time axis; what explains an op or a transfer is on the page of its step, a click away."""
+    kept = {"id": run.id, "step": "all", "kind": run.kind, "numbered": True, "picked": None}
+    timeline = shown_timeline(state, kept, run.kind, asked.by)
+    window, selected = _within(asked.window, timeline.end_ns), _within(asked.selected, timeline.end_ns)
+    peak_ns, peak = timeline.main.peak
+    at = peak_ns if asked.at is None else min(asked.at, timeline.end_ns - 1)
+    return html.Div(
+        [
+            dcc.Store(id="run", data=kept | {"peak_ns": peak_ns}),
+            dcc.Store(id="run-cursor", data=at),
+            dcc.Store(id="run-picked"),
+            dcc.Store(id="run-target"),
+            dcc.Store(id="run-window", data=window),
+            dcc.Store(id="run-selection", data=selected),
+            dcc.Download(id="run-download"),
+            _head(run),
+            _notice(run),
+            parts.cards(run_numbers(run, peak, None)),
+            run_timeline.panel(run, timeline, "all", replace(asked, at=at, window=window, selected=selected)),
         ]
     )
 
