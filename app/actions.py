@@ -20,7 +20,7 @@ from hyperoffload_core.compile import compile_schedule
 from hyperoffload_core.cost import Durations, measured_durations, original_durations, roofline_durations
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.graphfile import GraphFile, read_graph
-from hyperoffload_core.hardware import Hardware, load_hardware, overridden
+from hyperoffload_core.hardware import Hardware, described, load_hardware, overridden
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.simulator import simulate
 from hyperoffload_core.spool import Captured, Progress
@@ -137,8 +137,9 @@ def _recorded_problem(database: Database, run: RunRow, overrides: Mapping[str, A
     hardware, content = schedule.hardware, GraphFile(schedule.graph.original, run.source)
     if not overrides:
         return Problem(content, hardware, durations)
-    other = overridden(hardware, overrides)
-    if other.compute != hardware.compute:
+    own = described(hardware)
+    other = overridden(own, overrides)
+    if other.compute != own.compute:
         if not durations.source.startswith("roofline"):
             raise RequestError("op durations were measured; other compute numbers need a hardware that models them")
         durations = roofline_durations(content.graph, other)

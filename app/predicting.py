@@ -57,8 +57,6 @@ def predict(problem: Problem, policy: Policy, cancelled: Callable[[], bool] = la
     except UserError as error:
         return Prediction(policy.strategy, limit_bytes, None, None, 0, (), str(error))
     over = max(0, schedule.metrics.reserved_bytes - schedule.memory_limit_bytes)
-    if policy.strategy == "none":
-        over = 0  # it knows no limit
     return Prediction(
         policy.strategy, limit_bytes, schedule.metrics, tiers_of(schedule), over, schedule.notes[:3], problem=""
     )

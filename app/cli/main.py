@@ -19,12 +19,14 @@ from app.cli.explain import explain
 from app.cli.export import export
 from app.cli.hardware import hardware
 from app.cli.pack import pack
+from app.cli.policies import policies
 from app.cli.run import run as run_command
 from app.cli.runs import runs
 from app.cli.serve import serve
 from app.cli.simulate import simulate
 from app.cli.sql import sql
 from app.cli.strategies import strategies
+from app.cli.sweep import sweep
 from app.cli.work import work
 from hyperoffload_core.errors import UserError
 
@@ -54,10 +56,12 @@ cli.command(rich_help_panel=_START)(demo)
 cli.command(rich_help_panel=_START)(serve)
 cli.command(rich_help_panel=_OWN)(capture)
 cli.command("compile", rich_help_panel=_OWN)(compile_command)
+cli.command(rich_help_panel=_OWN)(sweep)
 cli.command("run", rich_help_panel=_OWN)(run_command)
 cli.command(rich_help_panel=_OWN)(simulate)
 cli.command(rich_help_panel=_OWN)(pack)
 cli.add_typer(runs, name="runs", rich_help_panel=_LOOK)
+cli.add_typer(policies, name="policies", rich_help_panel=_LOOK)
 cli.command(rich_help_panel=_LOOK)(sql)
 cli.command(rich_help_panel=_LOOK)(explain)
 cli.command(rich_help_panel=_LOOK)(compare)

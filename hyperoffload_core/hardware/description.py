@@ -102,6 +102,16 @@ def load_hardware(name_or_path: str, overrides: Mapping[str, Any] | None = None)
     return _from_document(document, where)
 
 
+def described(hardware: Hardware) -> Hardware:
+    """A hardware as a schedule recorded it, with the compute numbers and sources of the description it is from, where
+    that is known and still says the same of memory and links."""
+    if hardware.name not in hardware_names():
+        return hardware
+    known = load_hardware(hardware.name)
+    same = replace(known, title=hardware.title, compute=hardware.compute) == hardware
+    return known if same else hardware
+
+
 def overridden(hardware: Hardware, overrides: Mapping[str, Any]) -> Hardware:
     """A hardware with single values replaced by dotted key, as `load_hardware` does. Raises `HardwareError`."""
     document = hardware_document(hardware)

@@ -12,7 +12,7 @@ from dash import State as Given
 from app.dashboard.state import State
 from app.dashboard.views.hardware import HardwareField, given_hardware, hardware_fields
 from db.queries import RunRow, get_run
-from hyperoffload_core.hardware import Hardware, hardware_names, load_hardware
+from hyperoffload_core.hardware import Hardware, described, hardware_names, load_hardware
 
 AS_RECORDED = "as recorded"
 NOTHING: dict[str, Any] = {"hardware": None, "overrides": {}, "errors": {}}
@@ -88,7 +88,7 @@ def _described(state: State, run: RunRow, name: str) -> tuple[Hardware, bool]:
     if name != AS_RECORDED:
         return load_hardware(name), True
     schedule = state.schedule(run.id)
-    return schedule.hardware, run.kind == "predicted" and schedule.duration_source.startswith("roofline")
+    return described(schedule.hardware), run.kind == "predicted" and schedule.duration_source.startswith("roofline")
 
 
 def fields(hardware: Hardware, compute: bool) -> list[Any]:
