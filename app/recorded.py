@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from db.database import Database, DatabaseError
 from db.queries import find_run, load_profile
-from profiles.compare import LabelledProfile
+from profiles.comparison import LabelledProfile
+
+MOST_COMPARED = 8
+"""Profiles in one comparison: more lines than this cannot be told apart."""
 
 
 def load_labelled(database: Database, name: str) -> LabelledProfile:

@@ -26,7 +26,8 @@ from hyperoffload_core.ir import Graph, Op, Storage
 from hyperoffload_core.recording import OpEvents, Profile, StepNumbers, StorageLifetimes, TransferEvents
 from hyperoffload_core.schedule import Metrics, OpTime, Residency, Schedule, Transfer
 from profiles.chrome_trace import trace_bytes
-from profiles.compare import LabelledProfile, compare
+from profiles.compare import compare
+from profiles.comparison import LabelledProfile
 from profiles.report import report_html
 from profiles.series import downsample, memory_curve
 

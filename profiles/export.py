@@ -1,38 +1,45 @@
-"""Exports: a comparison as HTML, CSV or JSON, a profile as a Chrome trace; the format follows from the file's name."""
+"""Exports: a comparison as HTML, Markdown, CSV, JSON or SVG, a profile as a Chrome trace; the format follows from the
+file's name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.files import write_whole
 from hyperoffload_core.recording import Profile
 from profiles.chrome_trace import trace_bytes
-from profiles.compare import LabelledProfile, compare
+from profiles.compare import compare
+from profiles.comparison import Comparison, LabelledProfile
+from profiles.markdown import comparison_markdown
 from profiles.report import report_html
+from profiles.svg import comparison_svg
 from profiles.tables import comparison_csv, comparison_json
 
-COMPARISON_SUFFIXES = (".html", ".csv", ".json")
+_WRITERS: dict[str, Callable[[Comparison, Sequence[LabelledProfile]], str]] = {
+    ".html": report_html,
+    ".md": comparison_markdown,
+    ".csv": lambda comparison, _: comparison_csv(comparison),
+    ".json": lambda comparison, _: comparison_json(comparison),
+    ".svg": comparison_svg,
+}
+COMPARISON_SUFFIXES = tuple(_WRITERS)
 TRACE_SUFFIXES = (".json", ".json.gz")
 
 
 def comparison_bytes(profiles: Sequence[LabelledProfile], suffix: str, baseline: int = 0) -> bytes:
-    """The comparison in the format of a file suffix: ``.html``, ``.csv`` or ``.json``. Raises `UserError`."""
-    comparison = compare(profiles, baseline)
-    if suffix == ".html":
-        return report_html(comparison, profiles).encode()
-    if suffix == ".csv":
-        return comparison_csv(comparison).encode()
-    if suffix == ".json":
-        return comparison_json(comparison).encode()
-    raise UserError(f"a comparison cannot be written as {suffix!r}; one of {', '.join(COMPARISON_SUFFIXES)}")
+    """The comparison in the format of a file suffix, one of `COMPARISON_SUFFIXES`. Raises `UserError`."""
+    if suffix not in _WRITERS:
+        raise UserError(f"a comparison cannot be written as {suffix!r}; one of {', '.join(COMPARISON_SUFFIXES)}")
+    # A label may hold half of a character (a lone surrogate), which no file can.
+    return _WRITERS[suffix](compare(profiles, baseline), profiles).encode(errors="replace")
 
 
 def export_comparison(
     profiles: Sequence[LabelledProfile], path: Path, baseline: int = 0, overwrite: bool = False
 ) -> None:
-    """Write the comparison to a file named ``.html``, ``.csv`` or ``.json``; it appears whole or not at all.
+    """Write the comparison to a file named with one of `COMPARISON_SUFFIXES`; it appears whole or not at all.
 
     Raises `UserError` for another name, a file that is already there (unless told to overwrite), or a failed write.
     """

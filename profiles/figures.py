@@ -1,4 +1,5 @@
-"""Charts of the HTML report as plotly.js figures in plain data; the page sets what depends on light or dark.
+"""Charts of reports as plotly.js figures in plain data: what depends on light or dark is set by who draws them, the
+HTML report (plotly.js) or the SVG export (`profiles.svg`). Figures of one ``group`` share their x axis.
 
 Times and sizes are shown in one unit per chart; the data stay exact until they are divided by it.
 """
@@ -16,9 +17,10 @@ from hyperoffload_core.recording import Profile
 from hyperoffload_core.sizes import format_bytes, format_ns
 from profiles.alive import layer_of
 from profiles.colours import BLOCKING, COPY_IN, COPY_OUT, PHASE_COLOURS, RUN_COLOURS
-from profiles.compare import LabelledProfile
+from profiles.comparison import LabelledProfile
 from profiles.lanes import Lane, lanes, part_words
-from profiles.series import downsample, memory_curve
+from profiles.plain import html_text
+from profiles.series import busy_fraction, downsample, memory_curve
 
 DASHES = {"measured": "solid", "predicted": "dash"}
 
@@ -27,10 +29,13 @@ CONFIG: dict[str, Any] = {
     "showSendToCloud": False,
     "responsive": True,
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
-    "toImageButtonOptions": {"format": "svg"},
+    "toImageButtonOptions": {"format": "png", "scale": 2, "filename": "hyperoffload-comparison"},
 }
 _BINS = 1200
 _HOVERED_PER_LANE = 2000
+# More rectangles than this are drawn as the busy fraction of each slice of the step.
+_RECTANGLES = 10_000
+_LABEL = 60
 _Figure = dict[str, Any]
 
 
@@ -65,8 +70,7 @@ def memory_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
     traces: list[_Figure] = []
     for index, (item, curve) in enumerate(zip(profiles, curves, strict=True)):
         drawn, (peak_at, peak) = downsample(curve, _BINS), curve.peak
-        name, colour = _name(item), RUN_COLOURS[index % len(RUN_COLOURS)]
-        line = {"shape": "hv", "width": 2, "color": colour, "dash": DASHES[item.profile.kind]}
+        name, line = named(item), run_line(item, index)
         traces.append(
             {
                 "type": "scatter",
@@ -76,10 +80,10 @@ def memory_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
                 "x": (drawn.times_ns / time.divisor).round(6).tolist(),
                 "y": (drawn.total / size.divisor).round(6).tolist(),
                 "line": line,
-                "hovertemplate": f"{item.label}: %{{y:.4g}} {size.unit}<extra></extra>",
+                "hovertemplate": f"{label_in_template(item.label)}: %{{y:.4g}} {size.unit}<extra></extra>",
             }
         )
-        text = f"peak of {item.label}: {format_bytes(peak)} at {format_ns(peak_at)} ({item.profile.kind})"
+        text = f"peak of {label_in_template(item.label)}: {format_bytes(peak)} at {format_ns(peak_at)}"
         traces.append(
             {
                 "type": "scatter",
@@ -88,8 +92,8 @@ def memory_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
                 "legendgroup": str(index),
                 "x": [peak_at / time.divisor],
                 "y": [peak / size.divisor],
-                "marker": {"size": 9, "color": colour, "symbol": "diamond"},
-                "hovertemplate": f"{text}<extra></extra>",
+                "marker": {"size": 9, "color": line["color"], "symbol": "diamond"},
+                "hovertemplate": f"{text} ({item.profile.kind})<extra></extra>",
             }
         )
     shapes = [
@@ -113,7 +117,13 @@ def memory_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
         "yaxis": {"title": {"text": f"device memory ({size.unit})"}, "rangemode": "tozero"},
         "legend": {"orientation": "h", "y": 1.12, "x": 0},
     }
-    return {"data": traces, "layout": layout, "config": CONFIG}
+    return {"data": traces, "layout": layout, "config": CONFIG, "group": "time"}
+
+
+def run_line(item: LabelledProfile, index: int) -> dict[str, Any]:
+    """How a profile's line looks in every chart: its colour, dashed when predicted."""
+    colour = RUN_COLOURS[index % len(RUN_COLOURS)]
+    return {"shape": "hv", "width": 2, "color": colour, "dash": DASHES[item.profile.kind]}
 
 
 def gantt_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
@@ -128,7 +138,7 @@ def gantt_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
         graph, moves = profile.schedule.graph, {t.id: t for t in profile.schedule.transfers}
         parts = part_words(profile.schedule)
         drawn = lanes(profile, step)
-        titles.append(_block_title(_name(item), top))
+        titles.append(_block_title(named(item), top))
         compute_y, out_y, in_y = top - 1.2, top - 2.0, top - 2.8
         ticks += [(compute_y, "compute"), (out_y, "copy out"), (in_y, "copy in")]
         phase = np.array(
@@ -141,11 +151,12 @@ def gantt_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
         traces += _rectangles(drawn.waiting, compute_y, "compute waits for a copy", BLOCKING, time, shown)
 
         def op_text(op: int, ops: Any = graph.ops) -> str:
-            return f"{ops[op].primitive} · {layer_of(ops[op].scope)} · {ops[op].phase}"
+            return f"{html_text(ops[op].primitive)} · {html_text(layer_of(ops[op].scope))} · {ops[op].phase}"
 
         def move_text(transfer: int, moves: Any = moves, storages: Any = graph.storages, parts: Any = parts) -> str:
             move, part = moves[transfer], f" ({parts[transfer]})" if transfer in parts else ""
-            return f"{move.kind.title()} {storages[move.storage].name} · {format_bytes(move.bytes)}{part}"
+            name = html_text(storages[move.storage].name)
+            return f"{move.kind.title()} {name} · {format_bytes(move.bytes)}{part}"
 
         def wait_text(transfer: int, text: Any = move_text) -> str:
             return f"waits for {text(transfer)}"
@@ -174,12 +185,17 @@ def gantt_figure(profiles: Sequence[LabelledProfile]) -> _Figure:
         },
         "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
     }
-    return {"data": traces, "layout": layout, "config": CONFIG}
+    return {"data": traces, "layout": layout, "config": CONFIG, "group": "time"}
 
 
-def _name(item: LabelledProfile) -> str:
+def named(item: LabelledProfile) -> str:
     kind = item.profile.kind
-    return item.label if kind in item.label else f"{item.label} ({kind})"
+    return html_text(item.label if kind in item.label else f"{item.label} ({kind})", _LABEL)
+
+
+def label_in_template(label: str) -> str:
+    """A label in a hover template, which would put values in the place of ``%{...}``."""
+    return html_text(label, _LABEL).replace("%{", "% {")
 
 
 def _time_scale(profiles: Sequence[LabelledProfile]) -> Scale:
@@ -213,15 +229,13 @@ def _only(lane: Lane, rows: NDArray[np.bool_]) -> Lane:
 
 
 def _rectangles(lane: Lane, y: float, name: str, colour: str, time: Scale, shown: set[str]) -> list[_Figure]:
-    """All rectangles of a lane as one closed polygon each, separated by gaps, in one trace."""
+    """All rectangles of a lane as one closed polygon each, separated by gaps, in one trace; of very many the outline of
+    how busy each slice of the lane is."""
     if not len(lane.item):
         return []
-    start, end = lane.start_ns / time.divisor, lane.end_ns / time.divisor
-    x: list[float | None] = np.stack([start, start, end, end, start], axis=1).round(6).tolist()
-    flat_x = [value for corners in x for value in (*corners, None)]  # type: ignore[misc]
-    low, high = round(y - 0.32, 3), round(y + 0.32, 3)
     first = name not in shown
     shown.add(name)
+    x, height = _corners(lane, time) if len(lane.item) <= _RECTANGLES else _busy(lane, time)
     return [
         {
             "type": "scatter",
@@ -229,14 +243,29 @@ def _rectangles(lane: Lane, y: float, name: str, colour: str, time: Scale, shown
             "name": name,
             "legendgroup": name,
             "showlegend": first,
-            "x": flat_x,
-            "y": [low, high, high, low, low, None] * len(lane.item),
+            "x": x,
+            "y": [None if h is None else round(y - 0.32 + 0.64 * h, 3) for h in height],
             "fill": "toself",
             "fillcolor": colour,
             "line": {"width": 0.4, "color": colour, "simplify": False},
             "hoverinfo": "skip",
         }
     ]
+
+
+def _corners(lane: Lane, time: Scale) -> tuple[list[float | None], list[float | None]]:
+    start, end = lane.start_ns / time.divisor, lane.end_ns / time.divisor
+    x: list[float | None] = np.stack([start, start, end, end, start], axis=1).round(6).tolist()
+    flat_x = [value for corners in x for value in (*corners, None)]  # type: ignore[misc]
+    return flat_x, [0.0, 1.0, 1.0, 0.0, 0.0, None] * len(lane.item)
+
+
+def _busy(lane: Lane, time: Scale) -> tuple[list[float | None], list[float | None]]:
+    first, last = int(lane.start_ns[0]), int(lane.end_ns.max())
+    busy = busy_fraction(lane.start_ns, lane.end_ns, first, last, _BINS)
+    edges = (first + (last - first) * np.arange(_BINS + 1, dtype=np.int64) // _BINS) / time.divisor
+    x = np.repeat(edges, 2).round(6)
+    return x.tolist(), [0.0, *np.repeat(busy, 2).tolist(), 0.0]
 
 
 def _hover(lane: Lane, y: float, text: Any, time: Scale, span_ns: int) -> list[_Figure]:

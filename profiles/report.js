@@ -30,7 +30,7 @@
     await Plotly.newPlot(name, figures[name].data, themed(figures[name].layout), figures[name].config);
   }
 
-  // Both charts show the same time: a zoom of one is given to the other.
+  // Charts of one group show the same time or the same ops: a zoom of one is given to the others.
   let following = false;
   for (const name of names) {
     document.getElementById(name).on("plotly_relayout", async (change) => {
@@ -40,7 +40,8 @@
       else if ("xaxis.range[0]" in change) update["xaxis.range"] = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
       else return;
       following = true;
-      for (const other of names) if (other !== name || change["xaxis.autorange"]) await Plotly.relayout(other, update);
+      const group = names.filter((other) => figures[other].group === figures[name].group);
+      for (const other of group) if (other !== name || change["xaxis.autorange"]) await Plotly.relayout(other, update);
       following = false;
     });
   }

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from profiles.compare import Comparison, Placement
+from profiles.comparison import Comparison, Placement, Residency
+from profiles.plain import csv_text
 
 CSV_COLUMNS = (
     "table",
@@ -28,25 +29,31 @@ _Cell = str | int | float | None
 
 
 def comparison_csv(comparison: Comparison) -> str:
-    """One row per value: table (numbers, ops, storages, transfers), item, profile, quantity, unit, value, difference.
+    """One row per value: table (numbers, ops, storages, transfers, policies), item, profile, quantity, unit, value,
+    difference.
 
     ``detail`` is an op's primitive, a storage's class or a transfer's direction. A value that does not exist is empty.
+    Text that a spreadsheet would take for a formula begins with an apostrophe.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
     for table, item, detail, side, quantity, unit, value, difference in _csv_rows(comparison):
         s = comparison.sides[side]
-        # Integers stay integers and floats are written so that they read back equal.
-        cells = [
-            "" if cell is None else repr(cell) if isinstance(cell, float) else cell for cell in (value, difference)
-        ]
-        writer.writerow([table, item, detail, s.label, s.kind, s.strategy, s.hardware, quantity, unit, *cells])
+        names = (csv_text(name) for name in (item, detail, s.label, s.kind, s.strategy, s.hardware))
+        writer.writerow([table, *names, quantity, unit, _cell(value), _cell(difference)])
     return text.getvalue()
 
 
+def _cell(value: _Cell) -> str:
+    """Integers stay integers and floats are written so that they read back equal."""
+    if value is None:
+        return ""
+    return csv_text(value) if isinstance(value, str) else repr(value)
+
+
 def comparison_json(comparison: Comparison) -> str:
-    """The whole comparison as a document with the names of `profiles.compare`."""
+    """The whole comparison as a document with the names of `profiles.comparison`."""
     document: dict[str, Any] = {"format": "hyperoffload.comparison", "version": 1, **asdict(comparison)}
     return json.dumps(document, indent=1)
 
@@ -56,12 +63,17 @@ def _csv_rows(c: Comparison) -> Iterator[tuple[str, str, str, int, str, str, _Ce
         for side, (value, difference) in enumerate(zip(number.values, number.differences, strict=True)):
             yield "numbers", number.name, "", side, number.name, number.unit, value, difference
     for op in c.ops:
-        for side, (value, difference) in enumerate(zip(op.durations_ns, op.differences_ns, strict=True)):
-            yield "ops", op.name, op.primitive, side, "duration", "ns", value, difference
+        for quantity, values in (("duration", op.durations_ns), ("wait", op.waits_ns)):
+            for side, value in enumerate(values):
+                more = _minus(value, values[c.baseline])
+                yield "ops", op.name, op.primitive, side, quantity, "ns", value, more
     for storage in c.storages:
-        for side, placement in enumerate(storage.placements):
-            for quantity, cell in _placement_cells(placement):
+        for side, (placement, residency) in enumerate(zip(storage.placements, storage.residencies, strict=True)):
+            for quantity, cell in (*_placement_cells(placement), *_residency_cells(residency)):
                 yield "storages", storage.name, storage.tensor_class, side, quantity, "", cell, None
+    for policy in c.policies:
+        for side, text in enumerate(policy.values):
+            yield "policies", policy.setting, "", side, "setting", "", text, None
     for transfer in c.transfers:
         reference = transfer.moves[c.baseline]
         for side, move in enumerate(transfer.moves):
@@ -75,8 +87,8 @@ def _csv_rows(c: Comparison) -> Iterator[tuple[str, str, str, int, str, str, _Ce
                 ("blocking_ns", "ns"),
                 ("slack_ns", "ns"),
             ):
-                moved, referred = getattr(move, quantity), getattr(reference, quantity)
-                more = None if moved is None or referred is None else moved - referred
+                moved = getattr(move, quantity)
+                more = _minus(moved, getattr(reference, quantity))
                 yield "transfers", transfer.storage, transfer.direction, side, quantity, unit, moved, more
             for quantity in ("cause", "remedy"):
                 yield (
@@ -94,4 +106,19 @@ def _csv_rows(c: Comparison) -> Iterator[tuple[str, str, str, int, str, str, _Ce
 def _placement_cells(placement: Placement | None) -> list[tuple[str, _Cell]]:
     if placement is None:
         return [("home", None)]
-    return [("home", placement.home), ("stores", placement.stores), ("prefetches", placement.prefetches)]
+    return [
+        ("home", placement.home),
+        ("stores", placement.stores),
+        ("prefetches", placement.prefetches),
+        ("decision", placement.text),
+    ]
+
+
+def _residency_cells(residency: Residency | None) -> list[tuple[str, _Cell]]:
+    if residency is None:
+        return []
+    return [("part of the step on the device", residency.resident), ("share of the peak", residency.peak_share)]
+
+
+def _minus(value: int | None, reference: int | None) -> int | None:
+    return None if value is None or reference is None else value - reference

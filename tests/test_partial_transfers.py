@@ -26,7 +26,8 @@ from hyperoffload_core.schedule import Schedule, ScheduleFileError, from_documen
 from hyperoffload_core.simulator import simulate, simulate_random
 from hyperoffload_core.verifier import verify
 from profiles.chrome_trace import trace_events
-from profiles.compare import LabelledProfile, compare
+from profiles.compare import compare
+from profiles.comparison import LabelledProfile
 from profiles.figures import gantt_figure
 from profiles.report import report_html
 from tests.graphs import training

@@ -7,9 +7,11 @@ import gzip
 import json
 import re
 from collections import defaultdict
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
@@ -17,11 +19,14 @@ from hypothesis import strategies as st
 from profiles_samples import keep_schedule, offload_schedule, profile_of
 
 from hyperoffload_core.errors import UserError
+from hyperoffload_core.ir import Graph
 from profiles.chrome_trace import COMPUTE, COPY_IN, COPY_OUT, trace_bytes, trace_events
-from profiles.compare import LabelledProfile, compare
-from profiles.export import comparison_bytes, export_comparison, export_trace
+from profiles.compare import compare
+from profiles.comparison import LabelledProfile
+from profiles.export import COMPARISON_SUFFIXES, comparison_bytes, export_comparison, export_trace
 from profiles.figures import CONFIG, gantt_figure, memory_figure
-from profiles.report import format_value, report_html
+from profiles.report import report_html
+from profiles.shown import format_value
 from profiles.tables import CSV_COLUMNS
 
 HOSTILE = '<script>alert("x")</script> & "q" 100%'
@@ -51,7 +56,7 @@ def test_the_csv_has_one_row_per_value(profiles: list[LabelledProfile]) -> None:
     assert found["storages", "act", "offload, 45 %", "stores"]["value"] == "1"
     incoming = {r["quantity"]: r["value"] for r in rows if r["detail"] == "in" and r["profile"] == "offload, 45 %"}
     assert (incoming["hidden_ns"], incoming["exposed_ns"], incoming["slack_ns"]) == ("80", "20", "0")
-    assert {r["table"] for r in rows} == {"numbers", "ops", "storages", "transfers"}
+    assert {r["table"] for r in rows} == {"numbers", "ops", "storages", "transfers", "policies"}
     assert (incoming["cause"], incoming["remedy"]) == ("dependency", "nothing")  # the hand-made start has no reason
 
 
@@ -80,7 +85,9 @@ def test_files_appear_whole_or_not_at_all(profiles: list[LabelledProfile], tmp_p
         export_comparison(profiles, path)
     export_comparison(profiles, path, overwrite=True)
     assert path.read_bytes() == comparison_bytes(profiles, ".csv")
-    with pytest.raises(UserError, match=r"does not say the format; a comparison is written as \.html, \.csv, \.json"):
+    with pytest.raises(
+        UserError, match=r"does not say the format; a comparison is written as \.html, \.md, \.csv, \.json, \.svg"
+    ):
         export_comparison(profiles, tmp_path / "comparison.xlsx")
     with pytest.raises(UserError, match="cannot be written"):
         export_comparison(profiles, tmp_path / "no" / "such" / "folder.csv")
@@ -221,6 +228,76 @@ def test_numbers_read_as_people_write_them() -> None:
     assert format_value(-2048, "bytes", signed=True) == "\N{MINUS SIGN}2.00 KiB"
     assert format_value(0.9, "fraction") == "90.0 %"
     assert format_value(0, "number", signed=True) == "±0"
+
+
+def hostile_profiles() -> list[LabelledProfile]:
+    """Two profiles of a graph, a policy and labels in which every name tries something."""
+    names = (HOSTILE, "=1+1|*b*", "\u202eevil\x07\x00\n# head", "x" * 10_000, "<!--", "\ud800 half")
+    schedule = offload_schedule()
+    storages = tuple(replace(s, name=f"{names[s.id]}") for s in schedule.graph.storages)
+    ops = tuple(replace(o, name=names[o.id], primitive="<b>|", scope="<i>`x`</i>") for o in schedule.graph.ops)
+    graph = Graph(names[2], ops, storages)
+    policy = {"strategy": "@cmd", "rules": [{"name": HOSTILE, "action": "keep"}]}
+    moved = replace(schedule, graph=graph, policy=policy, strategy="-2+3", duration_source=HOSTILE)
+    kept = replace(keep_schedule(), graph=graph)
+    return [LabelledProfile(names[3], profile_of(kept)), LabelledProfile(names[2], profile_of(moved, "measured"))]
+
+
+@pytest.mark.parametrize("suffix", COMPARISON_SUFFIXES)
+def test_hostile_names_are_text_in_every_export(suffix: str) -> None:
+    text = comparison_bytes(hostile_profiles(), suffix).decode()
+    assert "\u202e" not in text and "\x07" not in text and "\x00" not in text
+    if suffix in (".html", ".svg"):
+        without_scripts = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+        assert not re.search(r"<(b|i|!--|script|img)\b", without_scripts)
+    if suffix == ".svg":
+        ElementTree.fromstring(text)
+    if suffix == ".csv":
+        cells = [cell for row in csv.reader(text.splitlines()) for cell in row]
+        risky = [c for c in cells if c.startswith(("=", "+", "-", "@"))]
+        assert all(re.fullmatch(r"-[0-9.e-]+", c) for c in risky)  # negative differences stay numbers
+        assert "'-2+3" in cells
+    if suffix == ".json":
+        assert json.loads(text)["sides"][0]["label"] == "x" * 10_000
+
+
+def test_the_markdown_has_whole_tables_whatever_the_names_are() -> None:
+    text = comparison_bytes(hostile_profiles(), ".md").decode()
+    assert "<" not in text and "x" * 200 not in text
+    heads = 0
+    for above, line in pairwise(text.splitlines()):
+        if re.fullmatch(r"\|( -+:? \|)+", line):
+            heads += 1
+            assert len(re.findall(r"(?<!\\)\|", above)) == line.count("|")
+        if above.startswith("|") and line.startswith("|"):
+            assert len(re.findall(r"(?<!\\)\|", above)) == len(re.findall(r"(?<!\\)\|", line))
+    assert heads >= 8
+    assert [line for line in text.splitlines() if line.startswith("# ")] == [text.splitlines()[0]]
+
+
+def test_the_markdown_report_answers_what_a_reader_asks(profiles: list[LabelledProfile]) -> None:
+    text = comparison_bytes(profiles, ".md").decode()
+    assert "takes 1.05 times the step time" in text
+    assert "| step time | 400 ns | 420 ns (+20 ns) |" in text.replace("\\", "")
+    for heading in ("Conditions", "Numbers", "Decisions", "Where time went", "Transfers that differ"):
+        assert f"## {heading}\n" in text
+    assert "| act | activation | kept (on the device 100% of the step) | offloaded 1 time" in text
+    drawn = text.split("```text\n")[1].split("```")[0].splitlines()
+    assert [len(line.partition("  ")[0].rstrip()) <= 72 for line in drawn] == [True, True]
+    assert max(drawn[0]) == "█"
+
+
+def test_the_picture_has_a_line_per_profile_and_a_polygon_per_lane(profiles: list[LabelledProfile]) -> None:
+    root = ElementTree.fromstring(comparison_bytes(profiles, ".svg").decode())
+    paths = [p.attrib for p in root.iter("{http://www.w3.org/2000/svg}path")]
+    filled = [p for p in paths if p.get("fill", "none") != "none" and p.get("stroke")]
+    assert len(filled) == 7  # forward and backward twice, one lane out, one in, one stretch of waiting
+    assert sum(p["d"].count("M") for p in filled) == 11  # one rectangle each
+    lines = [p for p in paths if p.get("stroke-width") == "2" and p.get("fill") == "none"]
+    assert len(lines) == 2 + 2 + 1  # memory over time, memory by op, one run behind the other
+    words = " ".join("".join(t.itertext()) for t in root.iter("{http://www.w3.org/2000/svg}text"))
+    for said in ("needs 6% more device memory", "none (measured)", "limit 1.76 KiB", "time in the step (ns)"):
+        assert said in words
 
 
 @pytest.mark.browser

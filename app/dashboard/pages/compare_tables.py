@@ -9,7 +9,7 @@ from dash import html
 from app.dashboard import parts
 from app.dashboard.theme import class_title
 from profiles.compare import Comparison
-from profiles.report import format_value
+from profiles.shown import format_value
 
 TABLE_ROWS = 11
 
