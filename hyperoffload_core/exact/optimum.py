@@ -14,7 +14,7 @@ from hyperoffload_core.exact.addressed import AddressedSearch
 from hyperoffload_core.exact.instance import Instance
 from hyperoffload_core.exact.pack import packed_within
 from hyperoffload_core.exact.plan import plan_of_found
-from hyperoffload_core.exact.search import OutOfTime, Search
+from hyperoffload_core.exact.search import OutOfTime
 from hyperoffload_core.exact.states import Found
 from hyperoffload_core.passes.plan import Plan
 
@@ -55,11 +55,14 @@ def find_optimum(
     `UNBOUNDED` if no schedule meets the limit.
     """
     deadline = time.monotonic() + time_limit_s
-    live, addressed = Search(instance, deadline, check), AddressedSearch(instance, deadline, check)
+    addressed = AddressedSearch(instance, deadline, check)
+    live = addressed.live
     plan: Plan | None = None
     step_ns, moved, bound_ns, fewest = known_ns, known_bytes, 0, False
 
-    def with_addresses(found: Found) -> Plan | None:
+    def with_addresses(found: Found | None) -> Plan | None:
+        if found is None:
+            return None
         return packed_within(instance.graph, plan_of_found(instance, found), instance.limit_bytes)
 
     try:
@@ -69,24 +72,25 @@ def find_optimum(
             better = with_addresses(found)
             if better is None:
                 fewer_moves = live.run(found.step_ns, found.moved_bytes)
-                better = None if fewer_moves is None else with_addresses(fewer_moves)
+                better = with_addresses(fewer_moves)
                 found = fewer_moves if better is not None else found
             if better is None:
                 found = addressed.run(step_ns)
-                better = None if found is None else plan_of_found(instance, found)
-            if found is not None:
+                better = with_addresses(found)
+            if found is not None and better is not None:
                 plan, step_ns, moved = better, found.step_ns, found.moved_bytes
-            bound_ns = step_ns
+            if addressed.all_decided:
+                bound_ns = step_ns
         if step_ns < UNBOUNDED:
             found = live.run(step_ns, moved)
             if found is not None:
                 fewer = with_addresses(found)
                 if fewer is None:
                     found = addressed.run(step_ns, moved)
-                    fewer = None if found is None else plan_of_found(instance, found)
-                if found is not None:
+                    fewer = with_addresses(found)
+                if found is not None and fewer is not None:
                     plan, moved = fewer, found.moved_bytes
-        fewest = True
+        fewest = addressed.all_decided
     except OutOfTime as stopped:
         if bound_ns < step_ns:
             bound_ns = min(step_ns, max(bound_ns, stopped.bound))

@@ -102,7 +102,7 @@ class Outlook:
 
     def bound(self, state: State, times: Times) -> tuple[int, int]:
         """Lower bounds on the step's end and on the bytes still to move."""
-        done, running, device, remote, storing, fetching, pool, _, _ = state
+        done, running, device, remote, storing, fetching, pool = state
         _, op_end, out_end, in_end = times
         started = done | (1 << running if running >= 0 else 0)
         pending = self.pending(started)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hyperoffload_core.exact.instance import Instance, bits
-from hyperoffload_core.exact.states import WORKSPACE, Found
+from hyperoffload_core.exact.states import Found
 from hyperoffload_core.passes.plan import Plan, PlannedTransfer, Stay
 from hyperoffload_core.schedule import Home, TransferKind
 
@@ -25,7 +25,6 @@ class _Stay:
     storage: int
     start_ns: int
     begin: int | None
-    offset: int = -1
     fetch: _Transfer | None = None
     store: _Transfer | None = None
     last: int = -1
@@ -36,9 +35,7 @@ class _Stay:
 def plan_of_found(instance: Instance, found: Found, notes: Sequence[str] = ()) -> Plan:
     """Stays, transfers and times of the step; copies that nothing reads are left out."""
     x, count = instance, len(instance.before)
-    offsets_at_start = dict(found.offsets_at_start)
-    open_stays = {s: _Stay(s, 0, -1, offsets_at_start.get(s, -1)) for s in bits(found.device_at_start)}
-    workspaces: list[tuple[int, int]] = []
+    open_stays = {s: _Stay(s, 0, -1) for s in bits(found.device_at_start)}
     closed: list[_Stay] = []
     order: list[int] = []
     op_spans: list[tuple[int, int]] = []
@@ -50,19 +47,16 @@ def plan_of_found(instance: Instance, found: Found, notes: Sequence[str] = ()) -
     for start in found.starts:
         for s in bits(start.evicted):
             closed.append(open_stays.pop(s))
-        placed = dict(start.placed)
         if start.op >= 0:
             position, end_ns = len(order), start.ns + x.durations_ns[start.op]
             order.append(start.op)
             op_spans.append((start.ns, end_ns))
             for s in bits(x.touched[start.op]):
-                stay = open_stays.setdefault(s, _Stay(s, start.ns, position, placed.get(s, -1)))
+                stay = open_stays.setdefault(s, _Stay(s, start.ns, position))
                 stay.begin = position if stay.begin is None else stay.begin
                 stay.last, stay.end_ns = position, end_ns
                 if x.writes[start.op] >> s & 1:
                     stay.store = None  # a copy of the value before; nothing fetches it any more
-            if WORKSPACE in placed:
-                workspaces.append((position, placed[WORKSPACE]))
         after = position_before(start.ns)
         if start.store >= 0:
             move = _Transfer("store", start.store, after, start.ns, start.ns + x.out_ns[start.store])
@@ -74,7 +68,7 @@ def plan_of_found(instance: Instance, found: Found, notes: Sequence[str] = ()) -
             transfers.append(move)
             if s in open_stays:
                 closed.append(open_stays.pop(s))
-            open_stays[s] = _Stay(s, start.ns, None, placed.get(s, -1), fetch=move)
+            open_stays[s] = _Stay(s, start.ns, None, fetch=move)
     at_device_end = x.lasting & ~found.pool_home
     for s, stay in open_stays.items():
         stay.to_end = bool(at_device_end >> s & 1)
@@ -90,7 +84,6 @@ def plan_of_found(instance: Instance, found: Found, notes: Sequence[str] = ()) -
     def index_of(move: _Transfer | None) -> int | None:
         return None if move is None else index[id(move)]
 
-    addressed = all(stay.offset >= 0 for stay in stays) and bool(stays)
     by_link: tuple[tuple[TransferKind, ...], ...] = (
         (("store", "prefetch"),) if x.half_duplex else (("store",), ("prefetch",))
     )
@@ -124,7 +117,5 @@ def plan_of_found(instance: Instance, found: Found, notes: Sequence[str] = ()) -
             for stay in stays
         ),
         op_spans_ns=tuple(op_spans),
-        offsets=tuple(stay.offset for stay in stays) if addressed else None,
-        workspace_offsets=tuple(workspaces),
         notes=tuple(notes),
     )

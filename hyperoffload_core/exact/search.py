@@ -24,12 +24,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from hyperoffload_core.exact.instance import Instance, bits
+from hyperoffload_core.exact.neighbours import History, Signature
 from hyperoffload_core.exact.outlook import Outlook
 from hyperoffload_core.exact.states import Found, Start, State, Times
 
 _NEVER = 1 << 62
-_Node = tuple[State, Times, int, int, Start | None]
-"""(state, its times, bytes moved so far, index of the node before, what started in between)."""
+_Label = tuple[tuple[int, ...], Signature | None]
+_Node = tuple[State, Times, int, int, Start | None, History | None, _Label]
+"""(state, its times, bytes moved so far, index of the node before, what started in between, blocks that were together
+in a search with addresses, what other nodes of this state are compared with)."""
 
 
 class OutOfTime(Exception):  # noqa: N818 - not a fault
@@ -69,6 +72,8 @@ class Search:
     check: Callable[[], None] = lambda: None
     expanded: int = 0
     outlook: Outlook = field(init=False)
+    rest_ns: dict[tuple[State, Times], int] = field(init=False, default_factory=dict)
+    """By state and times from now: a lower bound on the rest of the step."""
 
     def __post_init__(self) -> None:
         self.outlook = Outlook(self.instance)
@@ -82,48 +87,62 @@ class Search:
         """
         count_bytes = best_bytes >= 0
         nodes: list[_Node] = []
-        labels: dict[State, list[tuple[int, ...]]] = {}
+        labels: dict[State, list[_Label]] = {}
         queue: list[tuple[int, int, int, int, int]] = []
+        expanded: list[int] = []
+        turned_down: list[int] = []
 
-        def push(state: State, times: Times, moved: int, parent: int, begun: Start | None) -> None:
-            bound, more = self.bound(state, times)
-            if count_bytes:
-                if bound > best_ns or moved + more >= best_bytes:
-                    return
-                label: tuple[int, ...] = (*times, moved)
-                key = (moved + more, bound)
-            else:
-                if bound >= best_ns:
-                    return
-                label = times
-                key = (bound, moved + more)
-            known = labels.setdefault(state, [])
-            if any(_nowhere_later(other, label) for other in known):
+        def push(
+            state: State, times: Times, history: History | None, moved: int, parent: int, begun: Start | None
+        ) -> None:
+            bound, more = self.outlook.bound(state, times)
+            if bound > best_ns or (moved + more >= best_bytes if count_bytes else bound == best_ns):
+                turned_down.append(bound)
                 return
-            known[:] = [o for o in known if not _nowhere_later(label, o)]
+            label = ((*times, moved) if count_bytes else times, self.signature(history))
+            known = labels.setdefault(state, [])
+            if any(_covers(other, label) for other in known):
+                return
+            known[:] = [o for o in known if not _covers(label, o)]
             known.append(label)
-            nodes.append((state, times, moved, parent, begun))
-            heapq.heappush(queue, (*key, -state[0].bit_count(), -times[0], len(nodes) - 1))
+            nodes.append((state, times, moved, parent, begun, history, label))
+            queue_up(bound, moved + more, len(nodes) - 1)
 
-        for state, times in self.initial() if start is None else [start]:
-            push(state, times, 0, -1, None)
+        def queue_up(bound: int, least_moved: int, index: int) -> None:
+            key = (least_moved, bound) if count_bytes else (bound, least_moved)
+            heapq.heappush(queue, (*key, -nodes[index][0][0].bit_count(), -nodes[index][1][0], index))
+
+        for state, times, history in self.initial() if start is None else [(*start, None)]:
+            push(state, times, history, 0, -1, None)
         while queue:
-            least, _, _, _, index = heapq.heappop(queue)
-            state, times, moved, _, _ = nodes[index]
-            if ((*times, moved) if count_bytes else times) not in labels[state]:
+            least, second, _, _, index = heapq.heappop(queue)
+            state, times, moved, _, _, history, label = nodes[index]
+            if not any(label is other for other in labels[state]):
                 continue
             if self.finished(state):
+                self._learn(nodes, expanded, times[0])
                 return self._found(nodes, index)
             self.expanded += 1
             if self.expanded & 255 == 0:
                 self.check()
                 if time.monotonic() > self.deadline:
                     raise OutOfTime(least)
-            for next_state, next_times, begun in self.successors(state, times):
-                push(next_state, next_times, moved + self._bytes_of(begun), index, begun)
+            bound, least_moved = (second, least) if count_bytes else (least, second)
+            closer = self.closer_bound(state, times, bound)
+            if closer > bound:
+                if closer < best_ns + count_bytes:
+                    queue_up(closer, least_moved, index)
+                else:
+                    turned_down.append(closer)
+                continue
+            for next_state, next_times, begun, then in self.successors(state, times, history):
+                push(next_state, next_times, then, moved + self._bytes_of(begun), index, begun)
+            if not count_bytes:
+                expanded.append(index)
+        self._learn(nodes, expanded, min(turned_down, default=1 << 60))
         return None
 
-    def initial(self) -> list[tuple[State, Times]]:
+    def initial(self) -> Iterator[tuple[State, Times, History | None]]:
         """Every choice of homes that fits when the step starts and when it ends."""
         x, bytes_of = self.instance, self.outlook.bytes_of
         free = x.given & x.used & x.movable
@@ -131,18 +150,19 @@ class Search:
         choices = bits(free & ~x.offloaded & ~overwritten)
         kept = x.given & (x.used | x.persistent) & ~x.movable
         outputs = x.lasting & ~x.persistent
-        result: list[tuple[State, Times]] = []
         for choice in range(1 << len(choices)):
             on_device = kept | sum(1 << s for k, s in enumerate(choices) if choice >> k & 1)
             if max(bytes_of(on_device), bytes_of(on_device & x.persistent | outputs)) <= x.limit_bytes:
                 pool = free & ~on_device
-                result.append(((0, -1, on_device, pool, -1, -1, pool & x.persistent, (), ()), (0, 0, 0, 0)))
-        return result
+                yield (0, -1, on_device, pool, -1, -1, pool & x.persistent), (0, 0, 0, 0), None
 
-    def choices(self, state: State) -> Iterator[Choice]:
-        """Whatever idle streams may start, memory left aside; not the choice to let nothing run at all."""
+    def choices(self, state: State, again: int = 0, staying: int = 0) -> Iterator[Choice]:
+        """Whatever idle streams may start, memory left aside; not the choice to let nothing run at all.
+
+        Clean storages of ``again`` may be fetched although they are there, ``staying`` ones do not leave.
+        """
         x = self.instance
-        done, running, device, remote, storing, fetching, pool, _, _ = state
+        done, running, device, remote, storing, fetching, pool = state
         arrived = device & ~(1 << fetching if fetching >= 0 else 0)
         stored = 1 << storing if storing >= 0 else 0
         link_busy = x.half_duplex and (storing >= 0 or fetching >= 0)
@@ -154,20 +174,22 @@ class Search:
             remote_then = remote & ~written
             stores, fetches = [-1], [-1]
             if storing < 0 and not link_busy:
-                stores += bits(arrived & ~remote_then & ~written & pending.needed & x.movable)
+                stores += bits(arrived & ~remote_then & ~written & pending.needed & x.movable & ~staying)
             if fetching < 0 and not link_busy:
                 wanted = remote_then & ~device & pending.needed & x.movable & ~(pending.idle & pool)
                 fetches += bits(wanted & ~fresh & ~stored)
+                fetches += bits(again & arrived & remote_then & ~touched & ~stored & pending.needed & ~staying)
             for store in stores:
-                loose = arrived & x.movable & ~touched & ~stored & ~(1 << store if store >= 0 else 0)
+                loose = arrived & x.movable & ~staying & ~touched & ~stored & ~(1 << store if store >= 0 else 0)
                 for fetch in fetches:
                     if x.half_duplex and store >= 0 and fetch >= 0:
                         continue
                     if max(now_running, storing, fetching, store, fetch) < 0:
                         continue
+                    there = device & ~(1 << fetch) if fetch >= 0 else device
                     worthless = loose & ~pending.needed
-                    clean = loose & pending.needed & remote_then
-                    yield Choice(op, store, fetch, now_running, device | fresh, remote_then, fresh, worthless, clean)
+                    clean = loose & there & pending.needed & remote_then
+                    yield Choice(op, store, fetch, now_running, there | fresh, remote_then, fresh, worthless, clean)
 
     def _ready(self, done: int, arrived: int, stored: int) -> list[int]:
         x = self.instance
@@ -177,8 +199,10 @@ class Search:
             if not (done >> op & 1 or x.before[op] & ~done or x.reads[op] & ~arrived or x.writes[op] & stored)
         ]
 
-    def successors(self, state: State, times: Times) -> Iterator[tuple[State, Times, Start]]:
-        """(state at the next end, its times, what started) for each choice and each way to make room for it."""
+    def successors(
+        self, state: State, times: Times, history: History | None
+    ) -> Iterator[tuple[State, Times, Start, History | None]]:
+        """(state at the next end, its times, what started, history) per choice and way to make room for it."""
         x, bytes_of = self.instance, self.outlook.bytes_of
         for choice in self.choices(state):
             held = bytes_of(choice.device) + (x.workspace_bytes[choice.running] if choice.running >= 0 else 0)
@@ -186,12 +210,12 @@ class Search:
             dropped = choice.worthless if over > 0 else 0
             for eviction in self._evictions(choice.clean, over - bytes_of(dropped)):
                 start = Start(times[0], choice.op, choice.store, choice.fetch, eviction | dropped)
-                yield *self.proceed(state, times, choice, start), start
+                yield *self.proceed(state, times, choice, start), start, history
 
     def proceed(self, state: State, times: Times, choice: Choice, start: Start) -> tuple[State, Times]:
         """Start what was chosen and let time pass to the next end."""
         x, now = self.instance, times[0]
-        done, _, _, _, storing, fetching, pool, places, home = state
+        done, _, _, _, storing, fetching, pool = state
         running, remote = choice.running, choice.remote
         device = choice.device & ~start.evicted | (1 << choice.fetch if choice.fetch >= 0 else 0)
         storing, fetching = max(storing, choice.store), max(fetching, choice.fetch)
@@ -210,27 +234,26 @@ class Search:
         busy = (x.touched[running] if running >= 0 else 0) | (1 << storing if storing >= 0 else 0)
         device &= ~(pending.idle & ~busy & (~x.lasting | pool & remote))
         ends = tuple(then if end == _NEVER else end for end in (op_end, out_end, in_end))
-        return (done, running, device, remote & pending.needed, storing, fetching, pool, places, home), (
+        return (done, running, device, remote & pending.needed, storing, fetching, pool), (
             then,
             ends[0],
             ends[1],
             ends[2],
         )
 
-    def bound(self, state: State, times: Times) -> tuple[int, int]:
-        """Lower bounds on the step's end and on the bytes still to move."""
-        return self.outlook.bound(state, times)
+    def closer_bound(self, state: State, times: Times, known_ns: int) -> int:  # noqa: ARG002 - nothing is worked out
+        """A lower bound on the step's end, where one beyond ``known_ns`` is known."""
+        return times[0] + self.rest_ns.get((state, from_now(times)), 0)
+
+    def signature(self, history: History | None) -> Signature | None:  # noqa: ARG002 - there is none
+        return None
 
     def finished(self, state: State) -> bool:
         x = self.instance
-        done, running, device, remote, storing, fetching, pool, _, _ = state
+        done, running, device, remote, storing, fetching, pool = state
         if done != (1 << len(x.before)) - 1 or max(running, storing, fetching) >= 0:
             return False
         return not pool & ~remote and not x.lasting & x.used & ~pool & ~device
-
-    def offsets(self, state: State) -> tuple[tuple[int, int], ...]:  # noqa: ARG002 - there are none
-        """(storage, offset) of what is on the device."""
-        return ()
 
     def _work_out_evictions(self, clean: int, wanted_bytes: int) -> tuple[int, ...]:
         """Every inclusion-minimal set of clean storages that gives at least ``wanted_bytes``."""
@@ -256,15 +279,30 @@ class Search:
         sizes = self.instance.size_bytes
         return sum(sizes[s] for s in (start.store, start.prefetch) if s >= 0)
 
+    def _learn(self, nodes: list[_Node], expanded: list[int], step_ns: int) -> None:
+        """No step from an expanded state ends before ``step_ns``."""
+        for index in expanded:
+            state, times = nodes[index][:2]
+            key = (state, from_now(times))
+            self.rest_ns[key] = max(self.rest_ns.get(key, 0), step_ns - times[0])
+
     def _found(self, nodes: list[_Node], index: int) -> Found:
-        state, times, moved, parent, start = nodes[index]
+        state, times, moved, parent, start, _, _ = nodes[index]
         step_ns, total = times[0], moved
         starts: list[Start] = []
         while start is not None:
             starts.append(start)
-            state, _, _, parent, start = nodes[parent]
-        return Found(step_ns, total, tuple(reversed(starts)), state[2], state[6], self.offsets(state))
+            state, _, _, parent, start, _, _ = nodes[parent]
+        return Found(step_ns, total, tuple(reversed(starts)), state[2], state[6])
 
 
-def _nowhere_later(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    return all(a <= b for a, b in zip(one, other, strict=True))
+def from_now(times: Times) -> Times:
+    now = times[0]
+    return (0, times[1] - now, times[2] - now, times[3] - now)
+
+
+def _covers(one: _Label, other: _Label) -> bool:
+    """Whether one is nowhere later, and can follow wherever the other does."""
+    if not all(a <= b for a, b in zip(one[0], other[0], strict=True)):
+        return False
+    return one[1] is None or other[1] is None or one[1].within(other[1])

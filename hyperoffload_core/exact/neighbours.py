@@ -1,0 +1,364 @@
+"""Blocks that were on the device at one time: what the search with addresses knows of them instead of offsets.
+
+Whether addresses fit depends only on the sizes of the blocks and on which of them were there together. So a state of
+the search needs no offsets, only these pairs, and one assignment as the proof that there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from hyperoffload_core.exact.instance import Instance, bits
+from hyperoffload_core.exact.pack import TooManyTries, pack_beside
+from hyperoffload_core.exact.states import Start, State
+from hyperoffload_core.passes.addresses import alignment_bytes
+
+_MOST_TRIES = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Blocks in the order in which they came; masks have bit b for block b.
+
+    ``beside[b]``: blocks that were there together with b; ``together[b]``: those that were there when b came. ``block``
+    and ``home`` are by storage: its block now, and that in which it has to end the step (-1: none). ``since`` is by
+    storage: blocks that came since a copy that is valid remotely was last used. Should it be used again it was there
+    beside them, should it leave it was not. ``staying`` storages do not leave any more.
+    """
+
+    names: tuple[int, ...]
+    sizes: tuple[int, ...]
+    beside: tuple[int, ...]
+    together: tuple[int, ...]
+    offsets: tuple[int, ...]
+    block: tuple[int, ...]
+    home: tuple[int, ...]
+    since: tuple[int, ...]
+    stays: tuple[int, ...]
+    workspace: int
+    staying: int
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Pairs of blocks as bits: those that were together, and with them those that may come to have been."""
+
+    firm: int
+    all: int
+
+    def within(self, other: Signature) -> bool:
+        """Whether all that can follow the other can follow this one."""
+        return not (self.firm & ~other.firm or self.all & ~other.all)
+
+
+@dataclass
+class Neighbours:
+    """Histories of one instance. ``gave_up``: some assignment was neither found nor refuted, and taken for refuted."""
+
+    instance: Instance
+    gave_up: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._names: dict[tuple[int, int], int] = {}
+        self._pairs: dict[tuple[int, int], int] = {}
+        self._packed = lru_cache(maxsize=None)(self._pack)
+
+    def at_start(self, device: int, pool: int) -> History | None:
+        """None where there are no addresses."""
+        x = self.instance
+        nowhere = [-1] * len(x.size_bytes)
+        draft = _Draft(self, History((), (), (), (), (), tuple(nowhere), tuple(nowhere), (0,) * len(nowhere),
+                                     (0,) * len(nowhere), -1, 0))  # fmt: skip
+        draft.come(bits(device), 0, -1)
+        for s in bits(device & x.persistent & ~pool):
+            draft.home[s] = draft.block[s]
+        return draft.settled()
+
+    def after(
+        self, history: History, state: State, running: int, clean: int, start: Start, then: State, idle: int
+    ) -> Iterator[History]:
+        """What follows when ``start`` begins in ``state`` and time passes to ``then``; nothing where no addresses are.
+
+        ``running`` is the op that runs then, ``clean`` storages have a valid remote copy, ``idle`` ones no op touches
+        once it has started.
+        """
+        x = self.instance
+        _, _, device, _, storing, fetching, pool = state
+        draft = _Draft(self, history)
+        fetch = 1 << start.prefetch if start.prefetch >= 0 else 0
+        for s in bits((start.evicted | fetch) & device):
+            draft.leave(s)
+        device &= ~(start.evicted | fetch)
+        touched = x.touched[running] if running >= 0 else 0
+        for s in bits(touched & device):
+            draft.use(s)
+        used = touched | (1 << storing if storing >= 0 else 0) | (1 << fetching if fetching >= 0 else 0)
+        used |= 1 << start.store if start.store >= 0 else 0
+        at_home = x.lasting & x.persistent & ~pool & idle
+        fresh = touched & ~device
+        firm = used | ~clean
+        draft.come(bits((fresh | fetch) & ~(fetch & at_home)), firm, start.op)
+        if fetch & at_home:
+            draft.return_home(start.prefetch, firm)
+        endings = x.touched[start.op] & at_home if start.op >= 0 else 0
+        apart = [s for s in bits(endings) if draft.block[s] != draft.home[s]]
+        if then[1] < 0:
+            draft.workspace = -1
+        for choice in range(1 << len(apart)):
+            one = draft.copy()
+            for k, s in enumerate(apart):
+                if choice >> k & 1:
+                    one.stay(s)
+            for s, block in enumerate(one.block):
+                if block >= 0 and not then[2] >> s & 1:
+                    one.leave(s)
+            result = one.settled()
+            if result is not None:
+                yield result
+
+    def at_end(self, history: History, pool: int) -> History | None:
+        """The history when the step ends; None where something lies elsewhere than it began, or has no address."""
+        x = self.instance
+        draft = _Draft(self, history)
+        for s in bits(x.lasting & ~pool):
+            if draft.block[s] >= 0:
+                if x.persistent >> s & 1 and draft.block[s] != draft.home[s]:
+                    return None
+                draft.use(s)
+        return draft.settled()
+
+    def signature(self, history: History) -> Signature:
+        firm = everything = 0
+        names = history.names
+        for a, mask in enumerate(history.beside):
+            for b in bits(mask >> a + 1):
+                firm |= self._pair(names[a], names[a + 1 + b])
+        everything = firm
+        for s, mask in enumerate(history.since):
+            if mask:
+                a = history.block[s]
+                for b in bits(mask):
+                    everything |= self._pair(names[a], names[b])
+        for s in bits(history.staying):
+            firm |= self._pair(-1, s)
+        return Signature(firm, everything | firm)
+
+    def name(self, storage: int, stay: int) -> int:
+        return self._names.setdefault((storage, stay), len(self._names))
+
+    def _pair(self, a: int, b: int) -> int:
+        pair = (a, b) if a < b else (b, a)
+        return 1 << self._pairs.setdefault(pair, len(self._pairs))
+
+    def offsets(self, sizes: Sequence[int], beside: Sequence[int], together: Sequence[int]) -> tuple[int, ...] | None:
+        return self._packed(tuple(sizes), tuple(beside), tuple(together))
+
+    def _pack(
+        self, sizes: tuple[int, ...], beside: tuple[int, ...], together: tuple[int, ...]
+    ) -> tuple[int, ...] | None:
+        """Blocks that find room wherever the others lie come last; the rest is packed exactly."""
+        limit = self.instance.limit_bytes
+        left, last = [b for b in range(len(sizes)) if sizes[b]], []
+        remaining = sum(1 << b for b in left)
+        changed = True
+        while changed:
+            changed = False
+            for b in list(left):
+                if always_fits(sizes, b, beside[b] & remaining, limit):
+                    left.remove(b)
+                    last.append(b)
+                    remaining &= ~(1 << b)
+                    changed = True
+        offsets = [0] * len(sizes)
+        index = {b: i for i, b in enumerate(left)}
+
+        def mapped(mask: int) -> int:
+            return sum(1 << index[b] for b in bits(mask & remaining))
+
+        columns = {mapped(mask) for mask in together} - {0}
+        try:
+            found = pack_beside(
+                [sizes[b] for b in left], [mapped(beside[b]) for b in left], columns, limit, _MOST_TRIES
+            )
+        except TooManyTries:
+            self.gave_up = True
+            return None
+        if found is None:
+            return None
+        placed = remaining
+        for b, offset in zip(left, found, strict=True):
+            offsets[b] = offset
+        for b in reversed(last):
+            spot = lowest_spot(sizes, offsets, b, beside[b] & placed, limit)
+            assert spot is not None
+            offsets[b] = spot
+            placed |= 1 << b
+        return tuple(offsets)
+
+
+def always_fits(sizes: Sequence[int], block: int, beside: int, limit_bytes: int) -> bool:
+    """Whether there is room for the block wherever those beside it lie."""
+    size, alignment = sizes[block], alignment_bytes(sizes[block])
+    places = (limit_bytes - size) // alignment + 1
+    for other in bits(beside):
+        if not sizes[other]:
+            continue
+        span = sizes[other] + size
+        aligned = alignment_bytes(sizes[other]) >= alignment
+        places -= span // alignment - 1 if aligned else (span - 2) // alignment + 1
+    return places > 0
+
+
+def lowest_spot(sizes: Sequence[int], offsets: Sequence[int], block: int, beside: int, limit_bytes: int) -> int | None:
+    size, alignment = sizes[block], alignment_bytes(sizes[block])
+    at = 0
+    for low, high in sorted((offsets[b], offsets[b] + sizes[b]) for b in bits(beside) if sizes[b]):
+        if low >= at + size:
+            break
+        if high > at:
+            at = -(-high // alignment) * alignment
+    return at if at + size <= limit_bytes else None
+
+
+class _Draft:
+    """A history that is being changed."""
+
+    def __init__(self, owner: Neighbours, history: History) -> None:
+        self.owner, self.history = owner, history
+        self.names, self.sizes = list(history.names), list(history.sizes)
+        self.beside, self.together, self.offsets = (
+            list(history.beside),
+            list(history.together),
+            list(history.offsets),
+        )
+        self.block, self.home, self.since = list(history.block), list(history.home), list(history.since)
+        self.stays, self.workspace, self.staying = list(history.stays), history.workspace, history.staying
+        self.changed: list[int] = []
+
+    def copy(self) -> _Draft:
+        result = _Draft(self.owner, self._value())
+        result.changed = list(self.changed)
+        return result
+
+    def leave(self, storage: int) -> None:
+        self.block[storage], self.since[storage] = -1, 0
+
+    def use(self, storage: int) -> None:
+        """The storage is used: it was there all the time since it was used before."""
+        if self.since[storage]:
+            self._join(self.block[storage], self.since[storage])
+            for b in bits(self.since[storage]):
+                self.together[b] |= 1 << self.block[storage]
+            self.since[storage] = 0
+
+    def come(self, storages: Sequence[int], firm: int, op: int) -> None:
+        """Storages take room, and the workspace of ``op``; of what is there, all that is not ``firm`` could leave."""
+        x = self.owner.instance
+        workspace_bytes = x.workspace_bytes[op] if op >= 0 else 0
+        there = [(s, b) for s, b in enumerate(self.block) if b >= 0]
+        new = []
+        for s in storages:
+            self.block[s] = self._add(self.owner.name(s, self.stays[s]), x.size_bytes[s])
+            self.stays[s] += 1
+            new.append(self.block[s])
+        if workspace_bytes:
+            self.workspace = self._add(self.owner.name(-1, op), workspace_bytes)
+            new.append(self.workspace)
+        if not new:
+            return
+        mask = sum(1 << b for b in new)
+        beside = sum(1 << b for s, b in there if (firm | self.staying) >> s & 1)
+        if self.workspace >= 0:
+            beside |= 1 << self.workspace
+        for b in new:
+            self.together[b] = mask | beside
+            self.beside[b] |= (mask | beside) & ~(1 << b)
+            self.changed.append(b)
+        for b in bits(beside & ~mask):
+            self.beside[b] |= mask
+        for s, _ in there:
+            if not (firm | self.staying) >> s & 1:
+                self.since[s] |= mask
+
+    def return_home(self, storage: int, firm: int) -> None:
+        """The storage comes back for good to where it was when the step began."""
+        home = self.home[storage]
+        mask = 1 << home
+        there = [(s, b) for s, b in enumerate(self.block) if b >= 0]
+        beside = sum(1 << b for s, b in there if (firm | self.staying) >> s & 1)
+        if self.workspace >= 0:
+            beside |= 1 << self.workspace
+        self._join(home, beside)
+        for s, _ in there:
+            if not (firm | self.staying) >> s & 1:
+                self.since[s] |= mask
+        self.block[storage] = home
+        self.staying |= 1 << storage
+
+    def stay(self, storage: int) -> None:
+        """The storage does not leave any more: its block is that in which it began."""
+        block, home = self.block[storage], self.home[storage]
+        old, new = 1 << block, 1 << home
+        self._join(home, self.beside[block])
+        for b in bits(self.beside[block]):
+            self.beside[b] &= ~old
+        self.beside[block] = 0
+        self.together = [m & ~old | new if m & old else m for m in self.together]
+        self.since = [m & ~old | new if m & old else m for m in self.since]
+        self.block[storage] = home
+        self.staying |= 1 << storage
+
+    def settled(self) -> History | None:
+        """The history with an assignment of addresses, None if there is none."""
+        limit = self.owner.instance.limit_bytes
+        for b in self.changed:
+            if self.beside[b] >> b & 1:
+                return None
+            here, top = self.offsets[b], self.offsets[b] + self.sizes[b]
+            if here >= 0 and all(
+                self.offsets[o] < 0 or self.offsets[o] + self.sizes[o] <= here or top <= self.offsets[o]
+                for o in bits(self.beside[b])
+            ):
+                continue
+            placed = sum(1 << o for o in bits(self.beside[b]) if self.offsets[o] >= 0)
+            spot = lowest_spot(self.sizes, self.offsets, b, placed, limit)
+            if spot is None:
+                found = self.owner.offsets(self.sizes, self.beside, self.together)
+                if found is None:
+                    return None
+                self.offsets = list(found)
+                break
+            self.offsets[b] = spot
+        return self._value()
+
+    def _add(self, name: int, size: int) -> int:
+        self.names.append(name)
+        self.sizes.append(size)
+        self.beside.append(0)
+        self.together.append(0)
+        self.offsets.append(-1)
+        return len(self.sizes) - 1
+
+    def _join(self, block: int, others: int) -> None:
+        self.beside[block] |= others
+        for b in bits(others):
+            self.beside[b] |= 1 << block
+        self.changed.append(block)
+
+    def _value(self) -> History:
+        return replace(
+            self.history,
+            names=tuple(self.names),
+            sizes=tuple(self.sizes),
+            beside=tuple(self.beside),
+            together=tuple(self.together),
+            offsets=tuple(self.offsets),
+            block=tuple(self.block),
+            home=tuple(self.home),
+            since=tuple(self.since),
+            stays=tuple(self.stays),
+            workspace=self.workspace,
+            staying=self.staying,
+        )
