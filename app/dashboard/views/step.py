@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from app.dashboard.views.graph_links import Links
 from app.dashboard.views.phases import phase_bands
 from hyperoffload_core.explain.explanation import Explanation, explain
 from hyperoffload_core.explain.verdicts import TransferVerdict, transfer_verdicts
@@ -89,6 +90,11 @@ class StepView:
     def addresses(self) -> Addresses:
         """Every stay at its address."""
         return addresses(self.profile, self.step)
+
+    @cached_property
+    def links(self) -> Links:
+        """The schedule as one graph of ops and cache operators."""
+        return Links(self.profile.schedule)
 
     @cached_property
     def searchable(self) -> Searchable:
