@@ -81,7 +81,7 @@ def _area(time_ms: NDArray[np.float64], level: NDArray[np.float64], colour: str)
         "type": "scatter",
         "mode": "lines",
         "x": packed(time_ms),
-        "y": packed(level),
+        "y": packed(level.astype(np.float32)),
         "fill": "toself",
         "fillcolor": colour,
         "line": {"width": 0.5, "color": colour, "simplify": False},

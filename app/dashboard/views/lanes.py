@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 # Spans in the window up to which each level of detail is drawn (how they were chosen: docs/dashboard.md).
 LABELLED = 300
 BARS = 2_000
-OUTLINES = 10_000
+OUTLINES = 4_000
 BINS = 1_200
 # Letters of a bar's text that fit into the width of the chart.
 LETTERS = 155

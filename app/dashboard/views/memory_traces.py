@@ -136,6 +136,6 @@ def _line(times_ns: NDArray[np.int64], values: NDArray[np.float64], line: dict[s
         "type": "scatter",
         "mode": "lines",
         "x": packed(times_ns / MS),
-        "y": packed(values),
+        "y": packed(values.astype(np.float32)),
         "line": {"shape": "hv", "simplify": False, **line},
     }

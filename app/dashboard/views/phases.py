@@ -17,7 +17,7 @@ SHADES = {"forward": 0.12, "backward": 0.28, "optimizer": 0.18, "prefill": 0.12,
 SLICES = 200
 SHORTEST = 8
 MOST_STEPS = 400
-NAMED_STEPS = 24
+NAMED_STEPS = 14
 
 
 def phase_bands(graph: Graph, lane: Lane, end_ns: int) -> list[tuple[str, int, int]]:
@@ -67,27 +67,33 @@ def step_shades(starts_ns: Sequence[int]) -> list[Band]:
         return []
     every = -(-count // NAMED_STEPS)
     return [
-        (str(step + 1) if step % every == 0 else "", starts_ns[step], starts_ns[step + 1], 0.28 if step % 2 else 0.12)
+        (
+            f"step {step + 1}" if step % every == 0 else "",
+            starts_ns[step],
+            starts_ns[step + 1],
+            0.28 if step % 2 else 0.12,
+        )
         for step in range(count)
     ]
 
 
 def band_shapes(bands: Sequence[Band], low: float, high: float) -> list[dict[str, Any]]:
-    """Bands between two heights on the lanes' axis."""
+    """Bands between two heights on the lanes' axis: one shape for each shade, since a browser pays for every shape."""
+    by_shade: dict[float, list[str]] = {}
+    for _, start, end, shade in bands:
+        left, right = start / MS, end / MS
+        by_shade.setdefault(shade, []).append(f"M{left},{low}H{right}V{high}H{left}Z")
     return [
         {
-            "type": "rect",
+            "type": "path",
             "xref": "x",
             "yref": "y2",
-            "x0": start / MS,
-            "x1": end / MS,
-            "y0": low,
-            "y1": high,
+            "path": "".join(paths),
             "line": {"width": 0},
             "fillcolor": f"rgba(128,142,166,{shade})",
             "layer": "below",
         }
-        for _, start, end, shade in bands
+        for shade, paths in by_shade.items()
     ]
 
 
