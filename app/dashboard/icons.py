@@ -28,6 +28,7 @@ SHAPES: dict[str, str] = {
     "check": "M5 12.500l4.500 4.500L19 7.500",
     "trash": "M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13",
     "link": "M9 15l6-6M8 11l-3 3a3.500 3.500 0 005 5l3-3M16 13l3-3a3.500 3.500 0 00-5-5l-3 3",
+    "sql": "M5 6l5 6-5 6M12 18h8",
     "tag": "M4 12V4h8l8 8-8 8zM8 8v.5",
     "archive": "M4 5h16v4H4zM6 9v10h12V9M10 13h4",
     "undo": "M8 5L4 9l4 4M4 9h10a5 5 0 010 10H9",
