@@ -22,7 +22,12 @@ from db.database import DatabaseError
 from hyperoffload_core.errors import UserError
 
 LOCAL_NAMES = {"127.0.0.1", "localhost", "::1"}
-NAVIGATION = (("/", "Runs", "runs"), ("/new", "New", "plus"), ("/compare", "Compare", "compare"))
+NAVIGATION = (
+    ("/", "Runs", "runs"),
+    ("/new", "New", "plus"),
+    ("/compare", "Compare", "compare"),
+    ("/sql", "SQL", "sql"),
+)
 _log = logging.getLogger(__name__)
 
 
