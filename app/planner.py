@@ -114,6 +114,11 @@ class Planner:
         with self._lock:
             self._drop(page)
 
+    @property
+    def process_id(self) -> int | None:
+        """The process that predicts, None before the first ask."""
+        return None if self._process is None else self._process.pid
+
     def close(self) -> None:
         """End the process; asks are answered no more."""
         with self._lock:

@@ -10,6 +10,7 @@ from dash import State as Given
 
 from app.dashboard import parts, theme
 from app.dashboard.state import State
+from app.dashboard.views.policy import Draft, check
 from app.dashboard.views.preview import (
     NAMED,
     Change,
@@ -66,16 +67,18 @@ def register(app: dash.Dash, shared: State, planner: Planner) -> None:
     @app.callback(
         outputs,
         Input("policy-valid", "data"),
+        Input("policy-draft", "data"),
         Input("tune-hardware-given", "data"),
         Given("tune", "data"),
         Given("tune-page", "data"),
     )
-    def change(valid: Any, hardware: dict[str, Any], run_id: int, page: str) -> Any:
-        wrong = next(iter(hardware["errors"].values()), "")
-        if valid is None or wrong:
+    def change(valid: Any, draft: dict[str, Any], hardware: dict[str, Any], run_id: int, page: str) -> Any:
+        wrong = next((f"hardware: {words}" for words in hardware["errors"].values()), "")
+        if valid is None:
+            wrong = check(Draft(**draft), shared.ground(run_id)).error or "the text is no policy"
+        if wrong:
             planner.cancel(page)
-            reason = "The policy or the hardware has a mistake; it is named beside its field."
-            return _trouble("warn", reason), dash.no_update, None, True
+            return _trouble("warn", f"Nothing to predict yet: {sentence(wrong)}"), _no_decisions(), None, True
         policy = policy_from_document(valid)
         asked = ask_of(f"run:{run_id}", [policy], hardware["hardware"], hardware["overrides"])
         ticket = planner.ask(page, asked)
@@ -183,7 +186,7 @@ def _group(group: DecisionGroup) -> Any:
     lines = [
         html.Tr(
             [
-                html.Td(html.Span(moved.name, className="name", title=moved.name[:300])),
+                html.Td(html.Span(moved.name, className="name", title=moved.name)),
                 html.Td(format_bytes(moved.bytes), className="num"),
                 html.Td(f"{_moves(moved.before_bytes)} → {_moves(moved.after_bytes)}", className="num soft"),
             ]

@@ -11,7 +11,6 @@ from app.predicting import Prediction
 from hyperoffload_core.sizes import format_bytes, format_ns
 from hyperoffload_core.strategies import STRATEGIES
 
-GIB = 2**30
 Measure = Literal["step", "memory"]
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "pentagon", "star", "hexagon", "cross")
 LOG_FROM = 4.0
@@ -29,6 +28,14 @@ class Ground:
     limit_bytes: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What the axis of the limit is drawn in."""
+
+    title: str
+    bytes: int
+
+
 @dataclass(frozen=True)
 class Mark:
     """A single point beside the curves: the run as it is, or the policy as edited."""
@@ -42,8 +49,9 @@ class Mark:
 def pareto(points: Sequence[Prediction], ground: Ground, marks: Sequence[Mark], measure: Measure) -> dict[str, Any]:
     """The figure. Points that keep their limit are joined to a line per strategy; those over it are open, and what
     cannot be met is a cross at the foot. ``customdata`` of a point is its limit in bytes."""
+    unit = unit_of(ground)
     met = [p for p in points if p.metrics is not None]
-    values = [_value(p, measure) for p in met]
+    values = [_value(p, measure, unit) for p in met]
     if measure == "step":
         values += [m.step_ns / 1e6 for m in marks] + [p.metrics.lower_bound_ns / 1e6 for p in met if p.metrics]
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
@@ -51,13 +59,17 @@ def pareto(points: Sequence[Prediction], ground: Ground, marks: Sequence[Mark], 
     traces: list[dict[str, Any]] = []
     for strategy in dict.fromkeys(p.strategy for p in points):
         own = sorted((p for p in met if p.strategy == strategy), key=lambda p: p.limit_bytes)
-        traces.append(_curve(strategy, own, measure))
+        traces.append(_curve(strategy, own, measure, unit))
     failed = [p for p in points if p.metrics is None]
     if failed:
-        traces.append(_failed(failed, low))
-    traces.append(_bound(met) if measure == "step" else _limit_line(points, ground))
-    traces += [_mark(m, measure, number) for number, m in enumerate(marks)]
-    return {"data": traces, "layout": _layout(ground, measure, logarithmic, bool(points))}
+        traces.append(_failed(failed, low, unit))
+    traces.append(_bound(met, unit) if measure == "step" else _limit_line(points, ground, unit))
+    traces += [_mark(m, measure, number, unit) for number, m in enumerate(marks)]
+    return {"data": traces, "layout": _layout(ground, measure, logarithmic, bool(points), unit)}
+
+
+def unit_of(ground: Ground) -> Unit:
+    return Unit("GiB", 2**30) if ground.live_peak_bytes >= 2**31 else Unit("MiB", 2**20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,20 +111,20 @@ def _number(strategy: str) -> int:
     return names.index(strategy) if strategy in names else 0
 
 
-def _value(p: Prediction, measure: Measure) -> float:
+def _value(p: Prediction, measure: Measure, unit: Unit) -> float:
     assert p.metrics is not None
-    return p.metrics.step_ns / 1e6 if measure == "step" else p.metrics.reserved_bytes / GIB
+    return p.metrics.step_ns / 1e6 if measure == "step" else p.metrics.reserved_bytes / unit.bytes
 
 
-def _curve(strategy: str, points: Sequence[Prediction], measure: Measure) -> dict[str, Any]:
+def _curve(strategy: str, points: Sequence[Prediction], measure: Measure, unit: Unit) -> dict[str, Any]:
     number, colour = _number(strategy), colour_of(strategy)
-    symbol = SYMBOLS[number // len(theme.RUN_COLOURS) * 3 % len(SYMBOLS) if number >= 8 else number % len(SYMBOLS)]
+    symbol = SYMBOLS[(number + number // len(theme.RUN_COLOURS)) % len(SYMBOLS)]
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": strategy,
-        "x": [p.limit_bytes / GIB for p in points],
-        "y": [_value(p, measure) for p in points],
+        "x": [p.limit_bytes / unit.bytes for p in points],
+        "y": [_value(p, measure, unit) for p in points],
         "customdata": [p.limit_bytes for p in points],
         "hovertext": [_words(p) for p in points],
         "hovertemplate": "%{hovertext}<extra></extra>",
@@ -138,12 +150,12 @@ def _words(p: Prediction) -> str:
     return "<br>".join(lines)
 
 
-def _failed(points: Sequence[Prediction], low: float) -> dict[str, Any]:
+def _failed(points: Sequence[Prediction], low: float, unit: Unit) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "markers",
         "name": "no schedule",
-        "x": [p.limit_bytes / GIB for p in points],
+        "x": [p.limit_bytes / unit.bytes for p in points],
         "y": [low] * len(points),
         "hovertext": [f"<b>{p.strategy}</b> under {format_bytes(p.limit_bytes)}:<br>no schedule" for p in points],
         "hovertemplate": "%{hovertext}<extra></extra>",
@@ -151,7 +163,7 @@ def _failed(points: Sequence[Prediction], low: float) -> dict[str, Any]:
     }
 
 
-def _bound(points: Sequence[Prediction]) -> dict[str, Any]:
+def _bound(points: Sequence[Prediction], unit: Unit) -> dict[str, Any]:
     """The bound of each limit that a schedule kept (one over its limit has the bound of what it takes)."""
     bounds: dict[int, int] = {}
     for p in points:
@@ -162,15 +174,18 @@ def _bound(points: Sequence[Prediction]) -> dict[str, Any]:
         "type": "scatter",
         "mode": "lines",
         "name": "lower bound",
-        "x": [limit / GIB for limit in limits],
+        "x": [limit / unit.bytes for limit in limits],
         "y": [bounds[limit] / 1e6 for limit in limits],
         "hovertemplate": "no schedule is below %{y:.4~g} ms<extra></extra>",
         "line": {"color": theme.COMPUTE, "width": 1.5, "dash": "dot"},
     }
 
 
-def _limit_line(points: Sequence[Prediction], ground: Ground) -> dict[str, Any]:
-    ends = [ground.smallest_bytes / GIB, max([ground.live_peak_bytes, *(p.limit_bytes for p in points)]) / GIB]
+def _limit_line(points: Sequence[Prediction], ground: Ground, unit: Unit) -> dict[str, Any]:
+    ends = [
+        ground.smallest_bytes / unit.bytes,
+        max([ground.live_peak_bytes, *(p.limit_bytes for p in points)]) / unit.bytes,
+    ]
     return {
         "type": "scatter",
         "mode": "lines",
@@ -182,13 +197,13 @@ def _limit_line(points: Sequence[Prediction], ground: Ground) -> dict[str, Any]:
     }
 
 
-def _mark(mark: Mark, measure: Measure, number: int) -> dict[str, Any]:
-    y = mark.step_ns / 1e6 if measure == "step" else mark.memory_bytes / GIB
+def _mark(mark: Mark, measure: Measure, number: int, unit: Unit) -> dict[str, Any]:
+    y = mark.step_ns / 1e6 if measure == "step" else mark.memory_bytes / unit.bytes
     return {
         "type": "scatter",
         "mode": "markers",
         "name": mark.title,
-        "x": [mark.limit_bytes / GIB],
+        "x": [mark.limit_bytes / unit.bytes],
         "y": [y],
         "hovertext": [f"<b>{mark.title}</b><br>{format_ns(mark.step_ns)}, {format_bytes(mark.memory_bytes)}"],
         "hovertemplate": "%{hovertext}<extra></extra>",
@@ -201,9 +216,9 @@ def _mark(mark: Mark, measure: Measure, number: int) -> dict[str, Any]:
     }
 
 
-def _layout(ground: Ground, measure: Measure, logarithmic: bool, drawn: bool) -> dict[str, Any]:
-    right = max(ground.live_peak_bytes * 1.06, (ground.limit_bytes or 0) * 1.02) / GIB
-    y: dict[str, Any] = {"title": {"text": "step time, ms" if measure == "step" else "device memory, GiB"}}
+def _layout(ground: Ground, measure: Measure, logarithmic: bool, drawn: bool, unit: Unit) -> dict[str, Any]:
+    right = max(ground.live_peak_bytes * 1.06, (ground.limit_bytes or 0) * 1.02) / unit.bytes
+    y: dict[str, Any] = {"title": {"text": "step time, ms" if measure == "step" else f"device memory, {unit.title}"}}
     if logarithmic:
         y |= {"type": "log", "dtick": "D2"}
     elif measure == "memory" or not drawn:
@@ -213,31 +228,31 @@ def _layout(ground: Ground, measure: Measure, logarithmic: bool, drawn: bool) ->
             "type": "rect",
             "yref": "paper",
             "x0": 0,
-            "x1": ground.smallest_bytes / GIB,
+            "x1": ground.smallest_bytes / unit.bytes,
             "y0": 0,
             "y1": 1,
             "fillcolor": theme.BLOCKING,
             "opacity": 0.1,
             "line": {"width": 0},
         },
-        _line(ground.live_peak_bytes, theme.COMPUTE, "dot"),
+        _line(ground.live_peak_bytes, theme.COMPUTE, "dot", unit),
     ]
     notes = [
-        _note(ground.smallest_bytes, f"nothing fits below {format_bytes(ground.smallest_bytes)}", 1.0, "left"),
-        _note(ground.live_peak_bytes, f"no offload {format_bytes(ground.live_peak_bytes)}", 0.9, "right"),
+        _note(ground.smallest_bytes, f"nothing fits below {format_bytes(ground.smallest_bytes)}", 1.0, "left", unit),
+        _note(ground.live_peak_bytes, f"no offload {format_bytes(ground.live_peak_bytes)}", 0.9, "right", unit),
     ]
-    if ground.device_bytes < right * GIB:
-        shapes.append(_line(ground.device_bytes, theme.LIMIT, "dash"))
-        notes.append(_note(ground.device_bytes, f"device {format_bytes(ground.device_bytes)}", 0.8, "left"))
+    if ground.device_bytes < right * unit.bytes:
+        shapes.append(_line(ground.device_bytes, theme.LIMIT, "dash", unit))
+        notes.append(_note(ground.device_bytes, f"device {format_bytes(ground.device_bytes)}", 0.8, "left", unit))
     if ground.limit_bytes is not None:
-        shapes.append({**_line(ground.limit_bytes, theme.CURSOR, "solid"), "name": "limit"})
+        shapes.append({**_line(ground.limit_bytes, theme.CURSOR, "solid", unit), "name": "limit"})
     return {
         **theme.figure_layout(HEIGHT),
         "margin": {"l": 58, "r": 12, "t": 8, "b": 58},
         "hovermode": "closest",
         "clickmode": "event",
         "dragmode": False,
-        "xaxis": theme.axis(ticksuffix=" GiB", range=[0, right], fixedrange=True),
+        "xaxis": theme.axis(ticksuffix=f" {unit.title}", range=[0, right], fixedrange=True),
         "yaxis": theme.axis(**y, fixedrange=True),
         "shapes": shapes,
         "annotations": notes,
@@ -247,12 +262,12 @@ def _layout(ground: Ground, measure: Measure, logarithmic: bool, drawn: bool) ->
     }
 
 
-def _line(x_bytes: int, colour: str, dash: str) -> dict[str, Any]:
-    x = x_bytes / GIB
+def _line(x_bytes: int, colour: str, dash: str, unit: Unit) -> dict[str, Any]:
+    x = x_bytes / unit.bytes
     line = {"color": colour, "width": 1.5, "dash": dash}
     return {"type": "line", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1, "line": line}
 
 
-def _note(x_bytes: int, text: str, y: float, anchor: str) -> dict[str, Any]:
-    at = {"x": x_bytes / GIB, "y": y, "yref": "paper", "xanchor": anchor, "yanchor": "top"}
+def _note(x_bytes: int, text: str, y: float, anchor: str, unit: Unit) -> dict[str, Any]:
+    at = {"x": x_bytes / unit.bytes, "y": y, "yref": "paper", "xanchor": anchor, "yanchor": "top"}
     return {**at, "text": text, "showarrow": False, "font": {"size": 11}}

@@ -15,6 +15,7 @@ from hyperoffload_core.sizes import format_bytes, format_ns
 
 NAMED = 12
 """Storages of a group that are named."""
+LONGEST_NAME = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def decisions(graph: Graph, now: Tiers, then: Tiers) -> Decisions:
         for tensor_class in sorted(by_class, key=TENSOR_CLASSES.index):
             members = sorted(by_class[tensor_class], key=lambda s: (-graph.storages[s].bytes, s))
             largest = tuple(
-                Moved(graph.storages[s].name, graph.storages[s].bytes, int(before[s]), int(after[s]))
+                Moved(graph.storages[s].name[:LONGEST_NAME], graph.storages[s].bytes, int(before[s]), int(after[s]))
                 for s in members[:NAMED]
             )
             size = sum(graph.storages[s].bytes for s in members)
