@@ -120,7 +120,7 @@ def test_a_click_explains_an_op_a_time_and_a_storage(page: Page, served: Served)
     page.mouse.click(box["x"] + box["width"] * 0.3, box["y"] + 120)
     expect(page.locator("#run-alive h2")).not_to_contain_text("(the peak)")
     page.locator("#run-alive tbody button").first.click()
-    expect(page.locator("#run-details .facts")).to_contain_text("Why")
+    expect(page.locator("#run-details-why")).to_contain_text("Why")
     page.locator("#run-details .facts button").first.click()
     expect(page.locator("#run-details .facts")).to_contain_text("Primitive")
     with page.expect_download() as waiting:

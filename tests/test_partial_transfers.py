@@ -18,6 +18,7 @@ from app.dashboard.views.lane_traces import lane_traces
 from app.dashboard.views.step import StepView
 from app.dashboard.views.timeline import Timeline
 from app.dashboard.views.transfers import transfer_rows
+from app.dashboard.views.why import why
 from db.database import open_database
 from db.queries import load_profile, transfers_window
 from db.recordings import RunDescription, record_profile
@@ -166,11 +167,14 @@ def test_a_storage_in_parts_says_why_it_leaves_as_one_that_moves_whole(view: Ste
     facts = dict(found.facts)
     links = [w.text for w in facts["Transfers"] if isinstance(w, Link)]
     assert len(links) == 6 and all("part " in text for text in links)
-    assert "its copy takes 409 ns" in str(facts["Why"][0])  # three parts, three times the latency
+    # Six parts, each with the latency.
+    assert "its copies take 818 ns of the links" in why(view.explanation, "storage", ACT).text
     pool = naive_schedule(GRAPH, homes={0: "pool"}, gaps=[(0, 0)], durations_ns=[900] * 4, parts=2)
-    weight = details(StepView(simulate(pool)), "storage", 0)
-    assert weight is not None
-    assert dict(weight.facts)["Why"] == ("It lives in the pool and is brought in twice a step.",)
+    weight = StepView(simulate(pool))
+    found = details(weight, "storage", 0)
+    assert found is not None
+    assert dict(found.facts)["Home"] == ("the pool",)
+    assert "leaves" in why(weight.explanation, "storage", 0).text
 
 
 def test_a_move_that_lacks_a_part_is_still_shown() -> None:

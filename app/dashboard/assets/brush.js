@@ -108,7 +108,13 @@
 window.dash_clientside = window.dash_clientside || {};
 window.dash_clientside.run = {
   replace_query: (query) => {
-    if (query !== undefined && query !== null) history.replaceState(history.state, "", window.location.pathname + query);
+    if (query === undefined || query === null) return window.dash_clientside.no_update;
+    // What other panels keep in the address stays.
+    const asked = new URLSearchParams(query);
+    const own = ["step", "show", "by", "window", "picked", "at", "selected"];
+    for (const [key, value] of new URLSearchParams(window.location.search)) if (!own.includes(key)) asked.set(key, value);
+    const text = asked.toString().replaceAll("%3A", ":");
+    history.replaceState(history.state, "", window.location.pathname + (text ? `?${text}` : ""));
     return window.dash_clientside.no_update;
   },
 };

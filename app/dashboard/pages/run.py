@@ -13,7 +13,9 @@ from app.dashboard.pages import (
     run_addresses,
     run_alive,
     run_details,
+    run_search,
     run_selection,
+    run_stalls,
     run_tiers,
     run_timeline,
     run_transfers,
@@ -32,7 +34,17 @@ from profiles.alive import alive_at
 from profiles.chrome_trace import trace_bytes
 
 # Each is a module with ``panel(...)`` and ``register(app, shared)``.
-PANELS = (run_timeline, run_selection, run_alive, run_details, run_transfers, run_tiers, run_addresses)
+PANELS = (
+    run_timeline,
+    run_selection,
+    run_search,
+    run_stalls,
+    run_alive,
+    run_details,
+    run_transfers,
+    run_tiers,
+    run_addresses,
+)
 
 
 def register(app: dash.Dash, shared: State) -> None:
@@ -87,11 +99,18 @@ def layout(run_id: str = "", **query: str) -> Any:
             _head(run),
             _notice(run),
             parts.cards(run_numbers(run, view.peak[1], prediction)),
+            run_search.panel(view, query.get("q", "")),
             run_timeline.panel(run, timeline, step, asked),
-            html.Div([run_alive.panel(), run_details.panel()], className="columns"),
+            html.Div(
+                [
+                    html.Div([run_stalls.panel(), run_alive.panel(query.get("group", ""))], className="stack"),
+                    run_details.panel(),
+                ],
+                className="explaining",
+            ),
             run_tiers.panel(),
             run_addresses.panel(),
-            run_transfers.panel(view),
+            run_transfers.panel(view, query.get("q", "")),
         ]
     )
 

@@ -1,4 +1,4 @@
-"""Who holds the device memory at the chosen time."""
+"""Who holds the device memory at the chosen time, what of it is not needed, and what would lower it."""
 
 from __future__ import annotations
 
@@ -6,110 +6,151 @@ from typing import Any
 
 import dash
 import dash_mantine_components as dmc
-from dash import ALL, Input, Output, html
+from dash import Input, Output, html
 
-from app.dashboard import parts, theme
+from app.dashboard import parts
+from app.dashboard.pages.run_links import ask, lead
 from app.dashboard.pages.run_shown import RUN, SHOW, shown_timeline
 from app.dashboard.state import State
-from hyperoffload_core.sizes import format_bytes, format_ns
-from profiles.alive import Alive, alive_at, group_alive
+from app.dashboard.views.alive import GROUP_TITLES, Holder, HolderGroup, MomentView, Way, moment_view
+from hyperoffload_core.sizes import format_bytes
+from profiles.alive import GROUPS, Group
 
-MOST_ALIVE = 14
 
-
-def panel() -> Any:
-    """Empty until its callback has answered."""
-    return html.Section(id="run-alive", className="panel", **{"aria-live": "polite"})
+def panel(group: str = "") -> Any:
+    """``group`` is the grouping asked for; empty until its callback has answered."""
+    chosen = next((g for g in GROUPS if g == group), "class")
+    choices = [{"value": g, "label": GROUP_TITLES[g]} for g in GROUPS]
+    tools = dmc.Group(
+        [
+            dmc.Button("Peak", id="run-to-peak", size="compact-sm", variant="default", display="none"),
+            dmc.SegmentedControl(
+                id="run-group",
+                data=choices,
+                value=chosen,
+                size="xs",
+                **{"aria-label": "Group what is on the device by"},
+            ),
+        ],
+        gap="xs",
+    )
+    head = html.Div(
+        [
+            html.Div(
+                [html.H2("On the device", id="run-alive-title"), html.Div(id="run-alive-summary", className="hint")]
+            ),
+            tools,
+        ],
+        className="panel-head",
+    )
+    return html.Section(
+        [head, html.Div(id="run-alive-body")], id="run-alive", className="panel", **{"aria-live": "polite"}
+    )
 
 
 def register(app: dash.Dash, shared: State) -> None:
-    @app.callback(Output("run-alive", "children"), Input("run-cursor", "data"), Input("run-show", "value"), RUN)
-    def show_alive(cursor: int, show: str, run: dict[str, Any]) -> Any:
+    @app.callback(
+        Output("run-alive-title", "children"),
+        Output("run-alive-summary", "children"),
+        Output("run-alive-body", "children"),
+        Output("run-to-peak", "display"),
+        Input("run-cursor", "data"),
+        Input("run-show", "value"),
+        Input("run-group", "value"),
+        RUN,
+    )
+    def show_alive(cursor: int, show: str, by: Group, run: dict[str, Any]) -> Any:
         view = shown_timeline(shared, run, show).main
-        time = min(cursor, view.end_ns - 1)
-        return alive_panel(alive_at(view.profile, time, view.step), time, view.curve.peak[0], view.kind)
+        found = moment_view(view, min(cursor, view.end_ns - 1), by)
+        return found.title, found.summary, alive_body(found), "none" if found.at_peak else None
 
     @app.callback(
         Output("run-cursor", "data", allow_duplicate=True),
-        Input({"cursor": ALL}, "n_clicks"),
+        Input("run-to-peak", "n_clicks"),
         RUN,
         SHOW,
         prevent_initial_call=True,
     )
-    def go_to_peak(clicks: list[int | None], run: dict[str, Any], show: str) -> Any:
-        return shown_timeline(shared, run, show).main.curve.peak[0] if any(clicks) else dash.no_update
+    def go_to_peak(_: int | None, run: dict[str, Any], show: str) -> Any:
+        return shown_timeline(shared, run, show).main.peak[0]
 
 
-def alive_panel(alive: list[Alive], time_ns: int, peak_ns: int, kind: str) -> list[Any]:
-    """Who holds the device memory at a time: by class as one bar, then the largest holders."""
-    whole = sum(a.bytes for a in alive)
-    groups = group_alive(alive, "class")
-    at_peak = time_ns == peak_ns
+def alive_body(found: MomentView) -> list[Any]:
+    if not found.groups:
+        return [html.Div("Choose another time in the timeline.", className="quiet")]
     bar = html.Div(
-        [
-            html.I(
-                style={"width": f"{g.share:.3%}", "background": theme.class_colour(g.name)},
-                title=f"{g.name} {g.share:.0%}",
-            )
-            for g in groups
-        ],
+        [html.I(style={"width": f"{share:.3%}", "background": c}, title=title) for title, c, share in found.colours],
         className="shares",
     )
-    shares = html.Div(
+    legend = html.Div([html.Span([parts.swatch(c), title]) for title, c, _ in found.colours], className="legend")
+    levels = html.Dl(
         [
-            html.Span(
-                [
-                    parts.swatch(theme.class_colour(g.name)),
-                    f"{theme.class_title(g.name)} {format_bytes(g.bytes)} ({g.share:.0%})",
-                ]
-            )
-            for g in groups
+            html.Div([html.Dt(title), html.Dd(size), html.Dd(meaning, className="hint")], title=meaning)
+            for title, size, meaning in found.levels
         ],
-        className="legend",
+        className="levels",
     )
-    rows = [
-        html.Tr(
-            [
-                html.Td([parts.swatch(theme.class_colour(a.tensor_class)), pick_button(a)]),
-                html.Td(format_bytes(a.bytes), className="num"),
-                html.Td(f"{a.bytes / whole:.1%}", className="num"),
-                html.Td(f"{format_ns(a.start_ns)} to {format_ns(a.end_ns)}", className="num"),
-            ]
-        )
-        for a in alive[:MOST_ALIVE]
-    ]
-    head = html.Tr(
-        [
-            html.Th("Largest"),
-            html.Th("Size", className="num"),
-            html.Th("Share", className="num"),
-            html.Th("On the device", className="num"),
-        ]
-    )
-    rest = len(alive) - MOST_ALIVE
+    groups = [_group(g, number == 0) for number, g in enumerate(found.groups)]
     return [
+        bar,
+        legend,
+        levels,
+        html.Div(groups, className="groups"),
+        html.Div(found.groups_left, className="hint"),
+        html.H3("What would lower it"),
+        html.Ul([_way(w) for w in found.ways], className="ways"),
         html.Div(
             [
-                html.Div(
-                    [
-                        html.H2(f"On the device at {format_ns(time_ns)}" + (" (the peak)" if at_peak else "")),
-                        html.Div(
-                            f"{format_bytes(whole)} in {len(alive)} storages and workspaces, {kind}", className="hint"
-                        ),
-                    ]
+                "A limit a tenth below this moment: ",
+                ask(
+                    f"What would {format_bytes(found.lower_limit_bytes)} cost?",
+                    f"limit {format_bytes(found.lower_limit_bytes)}",
+                    None,
                 ),
-                None if at_peak else dmc.Button("Peak", id={"cursor": "peak"}, size="compact-xs", variant="subtle"),
             ],
-            className="panel-head",
-        ),
-        bar,
-        shares,
-        html.Div(html.Table([html.Thead(head), html.Tbody(rows)], className="plain"), className="scroll"),
-        html.Div(f"and {rest} smaller ones" if rest > 0 else "", className="hint"),
+            className="explained",
+        )
+        if found.lower_limit_bytes >= 1024
+        else None,
     ]
 
 
-def pick_button(alive: Alive) -> Any:
-    if alive.storage is None:
-        return f"{alive.name} (workspace)"
-    return html.Button(alive.name, id={"pick": "storage", "id": alive.storage}, className="link", type="button")
+def _group(group: HolderGroup, is_open: bool) -> Any:
+    swatch = parts.swatch(group.colour) if group.colour else None
+    summary = html.Summary(
+        [
+            html.Span([swatch, group.title], className="group-name", title=group.title[:500]),
+            html.Span(
+                html.I(style={"width": f"{group.share:.2%}", "background": group.colour or "var(--accent)"}),
+                className="bar",
+            ),
+            html.Span(format_bytes(group.bytes), className="num"),
+            html.Span(f"{group.share:.1%}", className="num"),
+            html.Span(f"{group.count:,}", className="num soft", title=f"{group.count:,} storages and workspaces"),
+        ]
+    )
+    head = html.Tr([html.Th("Largest"), *(html.Th(t, className="num") for t in ("Size", "Share", "On the device"))])
+    table = html.Table([html.Thead(head), html.Tbody([_holder(h) for h in group.holders])], className="plain")
+    more: list[Any] = []
+    if group.left_out:
+        more = [f"and {group.left_out:,} smaller ones"]
+        if group.query:
+            more += ["; ", lead(f"find all {group.count:,}", find=group.query)]
+    return html.Details([summary, table, html.Div(more, className="hint")], className="group", open=is_open)
+
+
+def _holder(holder: Holder) -> Any:
+    name = holder.text if holder.storage is None else lead(holder.text, ("storage", holder.storage))
+    return html.Tr(
+        [
+            html.Td([parts.swatch(holder.colour), name]),
+            html.Td(format_bytes(holder.bytes), className="num"),
+            html.Td(f"{holder.share:.1%}", className="num"),
+            html.Td(holder.when, className="num"),
+        ]
+    )
+
+
+def _way(way: Way) -> Any:
+    named = html.Ul([html.Li(lead(text, ("storage", storage))) for storage, text in way.storages])
+    return html.Li([html.B(way.title), ": ", way.text, named if way.storages else None])

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Literal
 
 from app.dashboard.theme import class_title
+from app.dashboard.views.clipping import clipped
 from app.dashboard.views.step import StepView
 from app.dashboard.views.transfers import CAUSES
 from hyperoffload_core.metrics import Column
@@ -16,6 +17,7 @@ from hyperoffload_core.sizes import format_bytes, format_ns, format_rate
 
 Kind = Literal["op", "transfer", "storage"]
 MOST_LINKS = 8
+MOST_STAYS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def _op(view: StepView, identity: int) -> Details:
     )
     facts: list[tuple[str, tuple[Words, ...]]] = [
         ("Primitive", (op.primitive,)),
-        ("Scope", (op.scope or "none",)),
+        ("Scope", (clipped(op.scope, 300) or "none",)),
         ("Phase", (op.phase,)),
         ("Time", (_span_text(span, view.kind),)),
         (
@@ -149,13 +151,10 @@ def _storage(view: StepView, identity: int) -> Details:
         ("Class", (class_title(storage.tensor_class) + (", kept from step to step" if storage.persistent else ""),)),
         ("Size", (f"{format_bytes(storage.bytes)} · {shape}",)),
         ("Home", ("the device" if schedule.homes[identity] == "device" else "the pool",)),
-        (
-            "On the device",
-            (f"{_share(stays, view.end_ns):.0%} of the step, in {len(stays)} stay{'s' if len(stays) != 1 else ''}",),
-        ),
-        ("Why", (why(view, identity, moves, stays),)),
+        ("On the device", (_stays_text(stays, view.end_ns),)),
+        ("Longest idle", (_idle_text(view, identity),)),
         ("First used by", (_op_link(view, accesses[0].op),) if accesses else ("no op",)),
-        ("Last used by", (_op_link(view, accesses[-1].op),) if accesses else ("no op",)),
+        ("Last used by", (_op_link(view, accesses[-1].op), _uses_text(len(accesses))) if accesses else ("no op",)),
     ]
     if storage.recompute_of is not None:
         facts.append(("Holds again", (_storage_link(view, storage.recompute_of),)))
@@ -172,33 +171,6 @@ def _part_of(view: StepView, part: Transfer) -> str:
         return ""
     whole = view.profile.schedule.graph.storages[part.storage].bytes
     return f", {view.parts[part.id]}: from byte {part.offset_bytes:,} of {whole:,} on"
-
-
-def why(view: StepView, identity: int, moves: list[tuple[Transfer, ...]], stays: list[tuple[int, int]]) -> str:
-    """Why the storage stays on the device, or leaves it, in one sentence."""
-    schedule = view.profile.schedule
-    storage = schedule.graph.storages[identity]
-    gap_start, gap = longest_gap(view, identity)
-    if not moves:
-        if not stays:
-            return "No op of this step needs it on the device."
-        if storage.persistent:
-            return f"The plan keeps it: its longest time without use is {format_ns(gap)}."
-        return "It lives from its first to its last use; the plan never moves it."
-    size = format_bytes(storage.bytes)
-    fetched = [move for move in moves if move[0].kind == "prefetch"]
-    spans = [[view.times["transfer"].get(t.id, (t.start_ns, t.end_ns)) for t in move] for move in moves]
-    copy = max(sum(end - start for start, end in parts) for parts in spans)
-    if schedule.homes[identity] == "pool" and fetched:
-        return f"It lives in the pool and is brought in {_times(len(fetched))} a step."
-    return (
-        f"From {format_ns(gap_start)} on no op needs it for {format_ns(gap)}, and its copy takes {format_ns(copy)}; "
-        f"meanwhile {size} of the device are free for others."
-    )
-
-
-def _times(count: int) -> str:
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def longest_gap(view: StepView, identity: int) -> tuple[int, int]:
@@ -221,8 +193,22 @@ def _waiting(view: StepView) -> tuple[Column, Column, Column]:
     return lane.item, lane.start_ns, lane.end_ns
 
 
-def _share(stays: list[tuple[int, int]], end_ns: int) -> float:
-    return sum(end - start for start, end in stays) / max(1, end_ns)
+def _stays_text(stays: list[tuple[int, int]], end_ns: int) -> str:
+    if not stays:
+        return "never in this step"
+    share = f"{sum(end - start for start, end in stays) / max(1, end_ns):.0%} of the step"
+    spans = ", ".join(f"{format_ns(start)} to {format_ns(end)}" for start, end in stays[:MOST_STAYS])
+    more = f" and {len(stays) - MOST_STAYS} more" if len(stays) > MOST_STAYS else ""
+    return f"{share}: {spans}{more}"
+
+
+def _idle_text(view: StepView, identity: int) -> str:
+    start, length = longest_gap(view, identity)
+    return f"{format_ns(length)} without use, from {format_ns(start)} on"
+
+
+def _uses_text(count: int) -> str:
+    return "the only use" if count == 1 else f"{count:,} uses in all"
 
 
 def _span_text(span: tuple[int, int] | None, kind: str) -> str:
@@ -250,4 +236,16 @@ def _storage_link(view: StepView, storage: int) -> Link:
 def _transfer_link(view: StepView, move: Transfer) -> Link:
     start, end = view.times["transfer"].get(move.id, (move.start_ns, move.end_ns))
     part = f", {view.parts[move.id]}" if move.id in view.parts else ""
-    return Link("transfer", move.id, f"{move.kind.title()} at {format_ns(start)} ({format_ns(end - start)}{part})")
+    text = f"{move.kind.title()} at {format_ns(start)} ({format_ns(end - start)}{part}{_cost_text(view, move.id)})"
+    return Link("transfer", move.id, text)
+
+
+def _cost_text(view: StepView, transfer: int) -> str:
+    """What it costs, or how much later it could be, and what decided its start."""
+    verdict = view.verdicts.get(transfer)
+    if verdict is None:
+        return ""
+    cost = (
+        f"blocking {format_ns(verdict.blocking_ns)}" if verdict.blocking_ns else f"slack {format_ns(verdict.slack_ns)}"
+    )
+    return f", {cost}, waited for {CAUSES[verdict.cause]}"

@@ -1,0 +1,125 @@
+"""Search the step: ops, storages and transfers, by name and in the filter language."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dash
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Input, Output, html
+
+from app.dashboard import parts
+from app.dashboard.icons import icon
+from app.dashboard.pages.run_links import lead
+from app.dashboard.pages.run_shown import RUN, SHOW, shown_timeline
+from app.dashboard.state import State
+from app.dashboard.views.search import search_view
+from app.dashboard.views.stalls import highlights
+from app.dashboard.views.step import StepView
+from app.dashboard.views.transfers import window_around
+from profiles.filtering import EXAMPLES, FIELDS, FilterError
+
+COLUMNS = (
+    {"field": "title", "headerName": "Kind", "width": 92},
+    {"field": "name", "headerName": "Name", "flex": 1, "minWidth": 260, "cellRenderer": "Act"},
+    {"field": "what", "headerName": "Class or op", "width": 150, "cellRenderer": "Swatch"},
+    {"field": "layer", "headerName": "Layer", "width": 110},
+    parts.size_column("bytes", "Size", width=96),
+    parts.time_column("start_ns", "Start", width=96),
+    parts.time_column("duration_ns", "Duration", width=96),
+    parts.time_column("blocking_ns", "Blocking", width=96, cellClassRules={"cell-bad": "params.value > 0"}),
+)
+
+
+def register(app: dash.Dash, shared: State) -> None:
+    @app.callback(
+        Output("run-search", "error"),
+        Output("run-found-summary", "children"),
+        Output("run-found", "rowData"),
+        Output("run-found", "style"),
+        Input("run-search", "value"),
+        Input("run-show", "value"),
+        RUN,
+    )
+    def search(text: str | None, show: str, run: dict[str, Any]) -> Any:
+        if not (text or "").strip():
+            return None, None, [], {"display": "none"}
+        try:
+            found = search_view(shown_timeline(shared, run, show).main, text or "")
+        except FilterError as error:
+            words = str(error)
+            return f"{words[:1].upper()}{words[1:]}.", None, [], {"display": "none"}
+        height = {"height": 40 + 36 * min(len(found.rows), 8), "display": "block" if found.rows else "none"}
+        return None, found.summary, found.rows, height
+
+    @app.callback(
+        Output("run-cursor", "data", allow_duplicate=True),
+        Output("run-picked", "data", allow_duplicate=True),
+        Output("run-target", "data", allow_duplicate=True),
+        Input("run-found", "cellRendererData"),
+        RUN,
+        SHOW,
+        prevent_initial_call=True,
+    )
+    def go_to(row: dict[str, Any] | None, run: dict[str, Any], show: str) -> Any:
+        if not row:
+            return dash.no_update, dash.no_update, dash.no_update
+        hit = row["value"]
+        start, end = hit["start_ns"], hit["end_ns"]
+        there = start is not None and end is not None
+        target = window_around((start, end), shown_timeline(shared, run, show).end_ns) if there else dash.no_update
+        return start if there else dash.no_update, {"kind": hit["kind"], "id": hit["id"]}, target
+
+    # Keeps the search and the grouping in the address without making the page anew.
+    app.clientside_callback(
+        ClientsideFunction("explaining", "name_address"),
+        Output("run-found-summary", "id"),
+        Input("run-search", "value"),
+        Input("run-group", "value"),
+        prevent_initial_call=True,
+    )
+
+
+def panel(view: StepView, text: str = "") -> Any:
+    """What is worth looking at first, and the search; ``text`` is what is searched first."""
+    field = dmc.TextInput(
+        id="run-search",
+        value=text,
+        placeholder="Search names, or class:weight size>4MiB blocking>1ms  ( / )",
+        leftSection=icon("zoom", 14),
+        debounce=250,
+        size="sm",
+        **{"aria-label": "Search ops, storages and transfers"},
+    )
+    rows = [
+        html.Tr([html.Td(lead(f.example, find=f.example)), html.Td(f"{f.meaning[:1].upper()}{f.meaning[1:]}")])
+        for f in FIELDS.values()
+    ]
+    words = [
+        "Words find names; terms beside each other must all hold; ",
+        html.Code("-"),
+        " in front means not; a comma means or; quotes keep spaces. For instance ",
+        *(part for e in EXAMPLES for part in (lead(e, find=e), ", ")),
+        "or:",
+    ]
+    help_text = html.Details(
+        [
+            html.Summary("What can be searched"),
+            html.P(words, className="explained"),
+            html.Table(html.Tbody(rows), className="plain"),
+        ],
+        className="search-help",
+    )
+    table = parts.grid(
+        "run-found", COLUMNS, [], getRowId="params.data.key", style={"display": "none"}, options={"rowHeight": 34}
+    )
+    first = [html.Span([html.B(h.label), ": ", lead(h.text, h.pick, h.place, h.at_ns)]) for h in highlights(view)]
+    return html.Section(
+        [
+            html.Div(first, className="highlights") if first else None,
+            html.Div([field, help_text], className="search-row"),
+            html.Div(id="run-found-summary", className="hint", role="status"),
+            table,
+        ],
+        className="panel search",
+    )

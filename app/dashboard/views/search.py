@@ -1,0 +1,102 @@
+"""What a search found, as rows of a table and one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from app.dashboard.theme import class_colour, class_title
+from app.dashboard.views.step import StepView
+from hyperoffload_core.ir import TENSOR_CLASSES
+from hyperoffload_core.sizes import format_bytes, format_ns
+from profiles.filtering import PLURALS, Kind, parse_query
+from profiles.searching import Found, Hits, find
+
+MOST_ROWS = 200
+"""Of each kind."""
+_ORDER: tuple[Kind, ...] = ("storage", "transfer", "op")
+_TITLES: dict[Kind, str] = {"storage": "Storage", "transfer": "Transfer", "op": "Op"}
+
+
+@dataclass(frozen=True)
+class SearchView:
+    """``rows`` have raw ns and bytes, None where a thing has none; ``summary`` counts all hits, shown or not."""
+
+    rows: tuple[dict[str, Any], ...]
+    summary: str
+    found: Found
+
+
+def search_view(view: StepView, text: str) -> SearchView:
+    """What a search finds in the step. Raises `profiles.filtering.FilterError`."""
+    found = find(view.searchable, parse_query(text))
+    rows = [row for kind in _ORDER if kind in found.hits for row in _rows(found.hits[kind])]
+    return SearchView(tuple(rows), summary(found), found)
+
+
+def summary(found: Found) -> str:
+    """How many of each kind, how large, how long; where there is nothing, why."""
+    if not found.count:
+        return f"Nothing found: {found.hint}."
+    parts = [_counted(found.hits[kind]) for kind in _ORDER if kind in found.hits]
+    cut = [f"the first {MOST_ROWS} {PLURALS[kind]}" for kind, hits in found.hits.items() if hits.count > MOST_ROWS]
+    return f"{'; '.join(parts)}." + (f" The list has {' and '.join(cut)}." if cut else "")
+
+
+def _counted(hits: Hits) -> str:
+    kind = hits.things.kind
+    words = f"{hits.count:,} {PLURALS[kind] if hits.count != 1 else kind}"
+    if kind != "op":
+        words += f" of {format_bytes(hits.total('size'))}"
+    if kind != "storage":
+        words += f", {format_ns(hits.total('duration'))} in all"
+    blocking = hits.total("blocking")
+    return words + (f", {format_ns(blocking)} blocking" if blocking else "")
+
+
+def _rows(hits: Hits) -> list[dict[str, Any]]:
+    things, rows = hits.things, hits.rows[:MOST_ROWS]
+    kind = things.kind
+
+    def numbers(name: str) -> Sequence[int | None]:
+        return things.numbers[name][rows].tolist() if name in things.numbers else [None] * len(rows)
+
+    if kind == "op":
+        what, colours = [things.words["op"][row] for row in rows.tolist()], [""] * len(rows)
+    else:
+        places = np.log2(things.sets["class"][rows]).astype(int).tolist()
+        what = [class_title(TENSOR_CLASSES[place]) for place in places]
+        colours = [class_colour(TENSOR_CLASSES[place]) for place in places]
+    title = _TITLES[kind]
+    titles = [title] * len(rows)
+    if kind == "transfer":
+        titles = ["Prefetch" if way == 1 else "Store" for way in things.sets["way"][rows].tolist()]
+    columns = (
+        things.ids[rows].tolist(),
+        rows.tolist(),
+        titles,
+        what,
+        colours,
+        *(numbers(name) for name in ("size", "start", "end", "duration", "blocking")),
+    )
+    return [
+        {
+            "key": f"{kind}:{identity}",
+            "kind": kind,
+            "id": identity,
+            "title": title,
+            "name": things.names[row],
+            "what": of,
+            "colour": colour,
+            "layer": things.words["layer"][row],
+            "bytes": size,
+            "start_ns": None if start is None or start < 0 else start,
+            "end_ns": None if end is None or end < 0 else end,
+            "duration_ns": duration,
+            "blocking_ns": blocking or None,
+        }
+        for identity, row, title, of, colour, size, start, end, duration, blocking in zip(*columns, strict=True)
+    ]
