@@ -26,7 +26,9 @@ def asked_draft(draft: Draft, query: Mapping[str, str | Sequence[str]]) -> Draft
     if given := _texts(query.get("limit")):
         draft = replace(draft, limit=given[0])
     if (given := _texts(query.get("strategy"))) and given[0] != draft.strategy:
-        draft = replace(draft, strategy=given[0], options={})
+        # A policy that is called like its strategy goes on being called like it.
+        name = given[0] if draft.name == draft.strategy else draft.name
+        draft = replace(draft, name=name, strategy=given[0], options={})
     for action in RULE_ACTIONS:
         for name in _texts(query.get(action)):
             draft = with_named_rule(draft, name, action)

@@ -1,0 +1,86 @@
+"""Tuning in a real browser: two people at once, from a changed limit to a new run, and back to an older version."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from browsing import JOB_MS, Served, picture, serve, stop, watched
+from playwright.sync_api import Browser, Page, expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.mindspore]
+VIEW = {"width": 1280, "height": 900}
+
+
+def predicted(page: Page) -> None:
+    expect(page.locator("#tune-numbers .tag")).to_contain_text("predicted", timeout=JOB_MS)
+    expect(page.locator("#tune-numbers .card")).to_have_count(5, timeout=JOB_MS)
+
+
+def test_two_people_tune_recompile_and_restore(browser: Browser, recorded: Path, tmp_path: Path) -> None:
+    database = tmp_path / "copy.db"
+    with sqlite3.connect(recorded) as source, sqlite3.connect(database) as target:
+        source.backup(target)
+    process, address = serve(database)
+    try:
+        first = watched(browser.new_context(viewport=VIEW, color_scheme="light"), served := Served(address, database))
+        second = watched(browser.new_context(viewport=VIEW, color_scheme="light"), other := Served(address, database))
+        first.goto(f"{address}/tune/2")
+        second.goto(f"{address}/tune/2?strategy=lookahead&limit=80%25")
+        predicted(first)
+        predicted(second)
+
+        # a changed limit is predicted, for each page by itself
+        limit = first.get_by_label("Memory limit", exact=True)
+        limit.fill("1%")
+        expect(first.locator("#tune-numbers")).to_contain_text("Nothing to predict yet")
+        limit.fill("75%")
+        predicted(first)
+        expect(first.locator("#tune-unchanged")).to_contain_text("do as in this run")
+        expect(second.get_by_label("Memory limit", exact=True)).to_have_value("80%")
+
+        # the curve appears point by point, a row of its table takes its limit
+        expect(first.locator("#tune-sweep-words")).to_contain_text("Click one", timeout=JOB_MS)
+        picture(first, "tune")
+        first.get_by_text("The points as a table").click()
+        first.locator("#tune-points button.link").first.click()
+        expect(limit).not_to_have_value("75%")
+        predicted(first)
+        chosen = limit.input_value()
+        expect(first.get_by_label("Policy as TOML")).to_have_value(re.compile(f'memory_limit = "{chosen}"'))
+
+        # both recompile at once; the policy is in the address, so a reload shows it and finds the job again
+        first.get_by_role("button", name="Recompile", exact=True).click()
+        second.get_by_role("button", name="Recompile", exact=True).click()
+        expect(first.locator("#job-panel")).to_contain_text("job")
+        first.reload()
+        expect(limit).to_have_value(chosen)
+        expect(first.locator("#job-open")).to_be_visible(timeout=JOB_MS)
+        expect(second.locator("#job-open")).to_be_visible(timeout=JOB_MS)
+        first.locator("#job-open").click()
+        first.wait_for_url(re.compile(r"/run/\d+"))
+        expect(first.locator("h1")).to_contain_text("predicted")
+
+        # versions: the difference, then back to the first
+        second.get_by_role("tab", name="Versions").click()
+        name = second.get_by_label("Memory limit", exact=True)
+        name.fill("90%")
+        second.get_by_role("button", name="Save version").click()
+        expect(second.locator("#tune-versions tbody tr")).to_have_count(2)
+        second.get_by_role("textbox", name="From").or_(second.get_by_label("From", exact=True)).first.click()
+        second.get_by_role("option", name="Version 1").click()
+        expect(second.locator("#tune-diff .removed")).to_have_text('-memory_limit = "80%"')
+        expect(second.locator("#tune-diff .added")).to_have_text('+memory_limit = "90%"')
+        second.get_by_role("button", name="Restore the version on the left").click()
+        expect(second.locator("#tune-versions tbody tr")).to_have_count(3)
+        expect(name).to_have_value("80%")
+        expect(second.locator("#tune-diff")).to_have_text("No difference.")
+        assert second.evaluate("document.documentElement.scrollWidth") <= VIEW["width"]
+        assert served.complaints == []
+        assert other.complaints == []
+    finally:
+        stop(process)
+        shutil.rmtree(tmp_path, ignore_errors=True)
