@@ -54,6 +54,13 @@ function moveChart(key) {
   return true;
 }
 
+// The whole axis of a chart that has no button for it.
+function showWhole() {
+  const chart = timeChart();
+  if (chart?.layout?.xaxis) showRange(chart, 0, chart.layout.xaxis.maxallowed);
+  return Boolean(chart);
+}
+
 function press(selector) {
   const control = document.querySelector(selector);
   if (control) control.click();
@@ -99,7 +106,7 @@ document.addEventListener("keydown", (event) => {
   const key = event.key.toLowerCase();
   const meanings = {
     "?": () => Boolean(keysDialog().showModal() ?? true),
-    0: () => press("#run-whole"),
+    0: () => press("#run-whole") || showWhole(),
     "/": () => {
       const search = document.getElementById("run-search");
       search?.focus();

@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 
 from app.dashboard.views.graph_links import Links
-from app.dashboard.views.phases import phase_bands
 from hyperoffload_core.explain.explanation import Explanation, explain
 from hyperoffload_core.explain.verdicts import TransferVerdict, transfer_verdicts
 from hyperoffload_core.metrics import Column
@@ -17,6 +16,7 @@ from hyperoffload_core.recording import Profile, ProfileKind
 from hyperoffload_core.schedule import Transfer
 from profiles.addresses import Addresses, addresses
 from profiles.lanes import Lane, Lanes, lanes, of_step, part_words
+from profiles.phases import phase_bands
 from profiles.searching import Searchable, searchable
 from profiles.series import MemoryCurve, memory_curve
 from profiles.stacks import Grouping, Stack, Steps, memory_stack, needed, reserved

@@ -25,7 +25,7 @@ from app.dashboard.views.marks import (
 )
 from app.dashboard.views.memory_traces import MEMORY_BINS as MEMORY_BINS
 from app.dashboard.views.memory_traces import memory_traces
-from app.dashboard.views.phases import Band, band_notes, band_shapes, phase_shades, step_shades
+from app.dashboard.views.phases import Band, band_shapes, band_trace, phase_shades, step_shades
 from app.dashboard.views.step import RunView, StepView
 from hyperoffload_core.sizes import format_bytes
 from profiles.lanes import Row
@@ -80,6 +80,11 @@ class Timeline:
         if isinstance(self.main, RunView):
             return step_shades(self.main.starts_ns)
         return phase_shades(self.main.phases)
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """Floor and ceiling of the bands on the lanes' axis."""
+        return len(self.rows) + 0.55, len(self.rows) + 1.0
 
     @property
     def lines(self) -> bool:
@@ -139,6 +144,7 @@ def traces(timeline: Timeline, window: tuple[int, int]) -> Iterator[dict[str, An
         places = timeline.places(number)
         yield from lane_traces(view, wide, window[1] - window[0], places, 1.0 if number == 0 else 0.62)
     places = timeline.places(0)
+    yield band_trace(timeline.bands, window, sum(timeline.band) / 2)
     yield arrow_trace(timeline.main, wide, places)
     yield picked_trace(timeline.main, wide, places, timeline.picked)
 
@@ -181,8 +187,6 @@ def layout(
     top = max([*tops, *(size for _, size, _ in drawn)]) * 1.12 / unit
     lanes = LANE_PIXELS * len(timeline.rows) + BAND_PIXELS
     whole = MEMORY_HEIGHT + GAP_PIXELS + lanes
-    rows = len(timeline.rows)
-    band = rows + 0.55, rows + 1.0
     return {
         **theme.figure_layout(timeline.height),
         "barmode": "overlay",
@@ -214,7 +218,7 @@ def layout(
         ),
         "yaxis2": theme.axis(
             domain=[0, lanes / whole],
-            range=[0.5, rows + 1.05],
+            range=[0.5, timeline.band[1] + 0.05],
             fixedrange=True,
             showgrid=False,
             tickvals=list(timeline.centres.values()),
@@ -224,12 +228,11 @@ def layout(
             cursor_shape(cursor_ns),
             selected_shape(selected),
             *(_level_shape(size / unit, colour) for _, size, colour in drawn),
-            *band_shapes(timeline.bands, *band),
+            *band_shapes(timeline.bands, *timeline.band),
         ],
         "annotations": [
             *(_level_note(f"{title} {format_bytes(size)}", size / unit) for title, size, _ in drawn),
             *_beyond_note(beyond),
-            *band_notes(timeline.bands, sum(band) / 2),
             _peak_note(peak_ns, peak, peak / unit),
         ],
     }
