@@ -159,6 +159,7 @@ def _head(run: RunRow) -> Any:
     )
     tools = [
         parts.button("Export trace", "run-export", "trace"),
+        parts.link_button("Graph", f"/graph/{run.id}", "graph"),
         parts.link_button("Compare", f"/compare?runs={run.id}", "compare"),
         parts.link_button("Tune", f"/tune/{run.id}", "tune", "filled"),
     ]

@@ -77,7 +77,9 @@ def register(app: dash.Dash, shared: State) -> None:
         if found is None:
             return blank_details(f"This step has no {picked['kind']} {picked['id']}."), None
         graph = neighbourhood_chart(shown.main.profile.schedule.graph, found)
-        return details_panel(found, shown.end_ns), graph
+        kind, identity = found.graph_place
+        way = dcc.Link("More of it in the graph", href=f"/graph/{run['id']}?{kind}={identity}", className="graph-open")
+        return details_panel(found, shown.end_ns), [graph, way]
 
     @app.callback(
         Output("run-details-why", "children"),

@@ -53,8 +53,7 @@ class AddressMap:
         """How much address space the step needs: measured where it was, else what the schedule reserves."""
         profile = self.view.profile
         if self.view.kind == "measured":
-            peaks = profile.steps.peak_bytes
-            told = int(peaks.max() if self.view.step is None else peaks[self.view.step])
+            told = int(profile.steps.peak_bytes[self.view.step])
         else:
             told = profile.schedule.metrics.reserved_bytes
         return max(told, self.stays.height_bytes)

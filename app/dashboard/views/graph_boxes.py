@@ -16,7 +16,7 @@ from profiles.plain import visible
 
 Place = Literal["op", "storage", "layer"]
 TITLE_LETTERS, NAME_LETTERS = 17, 25
-KIND_TITLES = {"prefetch": "Prefetch", "store": "Store", "detach": "Detach"}
+KIND_TITLES = {"prefetch": "Prefetch", "store": "Store"}
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,30 @@ class Around:
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
-    """``look`` is one of op, prefetch, store, detach; ``left`` and ``top`` in pixels."""
+class Label:
+    """A node in words: ``look`` is one of op, prefetch, store, detach; ``number`` its place in the order, empty unless it
+    is an op; ``name`` that of the op, or of the storage that is moved."""
 
-    node: Node
     look: str
     title: str
     number: str
     name: str
-    hint: str
+    note: str
+
+    @property
+    def hint(self) -> str:
+        """All of it on one line."""
+        return f"{self.title} {self.name}{' ' * bool(self.number)}{self.number}: {self.note}"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A node at a place; ``left`` and ``top`` in pixels. ``title`` and ``name`` are cut to what fits."""
+
+    node: Node
+    label: Label
+    title: str
+    name: str
     centre: bool
     left: float
     top: float
@@ -73,42 +88,47 @@ def centre_of(links: Links, around: Around, stage: Stage) -> list[Node]:
 def drawing(links: Links, view: StepView, around: Around, hops: int, stage: Stage) -> Drawing:
     """The nodes within some hops of the centre, in captured order, or in refined order with the cache operators."""
     found = region(links, centre_of(links, around, stage), hops, stage)
-    layout = laid_out(found, links.schedule.order if stage == "scheduled" else None)
+    layout = laid_out(found)
     boxes = [_box(links, view, found, node, stage, *place) for node, place in layout.places.items()]
     lines = picture((across(line.kind, line.start, line.end) for line in layout.lines), layout.width, layout.height)
     return Drawing(tuple(boxes), lines, layout.width, layout.height, found.left_out)
 
 
 def _box(links: Links, view: StepView, found: Region, node: Node, stage: Stage, left: float, top: float) -> Box:
-    look, title, number, name, hint = described(links, view, node, stage)
-    shown = visible(fitted(name, NAME_LETTERS, end=True))
-    return Box(node, look, fitted(title, TITLE_LETTERS), number, shown, hint, node in found.centre, left, top)
+    label = described(links, view, node, stage)
+    # What is all there is needs no mark as the middle of something.
+    centre = node in found.centre and len(found.centre) < len(found.nodes)
+    title, name = fitted(label.title, TITLE_LETTERS), fitted(label.name, NAME_LETTERS, end=True)
+    return Box(node, label, title, name, centre, left, top)
 
 
-def described(links: Links, view: StepView, node: Node, stage: Stage) -> tuple[str, str, str, str, str]:
-    """(look, title, number in the order, name, hint) of a node; the hint is all of it in words."""
+def described(links: Links, view: StepView, node: Node, stage: Stage) -> Label:
+    """A node in words."""
     kind, identity = node
     graph = links.schedule.graph
     if kind == "op":
         op = graph.ops[identity]
-        place = links.position.get(identity, identity) if stage == "scheduled" else identity
         span = view.times["op"].get(identity)
         time = f", {format_ns(span[1] - span[0])} {view.kind}" if span else ""
         again = ", runs again" if op.recompute_of is not None else ""
-        hint = f"{visible(op.name)} ({visible(op.primitive)}), {op.phase}{time}{again}"
-        return "op", visible(op.primitive), f"#{place}", op.name, hint
+        number = f"#{order_of(links, identity, stage)}"
+        return Label("op", visible(op.primitive), number, visible(op.name), f"{op.phase}{time}{again}")
     storage = graph.storages[links.storage_of(node) or 0]
+    name, size = visible(storage.name), format_bytes(storage.bytes)
     if kind == "detach":
-        hint = (
-            f"Detach {visible(storage.name)}: {format_bytes(storage.bytes)} of the device are free without a transfer"
-        )
-        return "detach", KIND_TITLES["detach"], "", storage.name, hint
+        return Label("detach", "Detach", "", name, f"{size} of the device are free without a transfer")
     move = links.moves[identity]
     start, end = move_span(links, view, identity)
     parts = f" in {len(move)} parts" if len(move) > 1 else ""
-    size = format_bytes(sum(part.bytes for part in move))
-    hint = f"{KIND_TITLES[move[0].kind]} {visible(storage.name)}: {size}{parts} in {format_ns(end - start)} {view.kind}"
-    return move[0].kind, KIND_TITLES[move[0].kind], "", storage.name, hint
+    title = KIND_TITLES[move[0].kind]
+    return Label(move[0].kind, title, "", name, f"{size}{parts} in {format_ns(end - start)} {view.kind}")
+
+
+def order_of(links: Links, op: int, stage: Stage) -> int:
+    """Its place among the ops, from 0: as captured, or as they are run."""
+    if stage == "scheduled":
+        return links.position.get(op, op)
+    return links.schedule.graph.origins[op]
 
 
 def move_span(links: Links, view: StepView, first: int) -> tuple[int, int]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Literal
 
 import networkx as nx
 
@@ -17,8 +15,6 @@ BOX_WIDTH, BOX_HEIGHT = 176, 46
 GAP_ACROSS, GAP_DOWN = 54, 12
 MARGIN = 10
 SWEEPS = 4
-
-LineKind = Literal["data", "control", "wait", "order"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +31,7 @@ class Region:
 class Line:
     """An edge from the right side of one box to the left side of another, in pixels."""
 
-    kind: LineKind
+    kind: EdgeKind
     start: tuple[float, float]
     end: tuple[float, float]
 
@@ -92,10 +88,9 @@ def _needed(nodes: list[Node], edges: list[tuple[Node, Node, EdgeKind]]) -> list
     return [edge for edge in edges if edge[2] != "control" or direct.has_edge(*edge[:2])]
 
 
-def laid_out(found: Region, order: Sequence[int] | None = None) -> Layout:
-    """Places for a region; with ``order`` (ops as they run) lines from each drawn op to the one drawn after it."""
+def laid_out(found: Region) -> Layout:
+    """Places for a region."""
     layers = layered(found)
-    column = {node: number for number, layer in enumerate(layers) for node in layer}
     tallest = max((len(layer) for layer in layers), default=1)
     height = tallest * (BOX_HEIGHT + GAP_DOWN) - GAP_DOWN
     places: dict[Node, tuple[float, float]] = {}
@@ -105,10 +100,6 @@ def laid_out(found: Region, order: Sequence[int] | None = None) -> Layout:
             across = MARGIN + number * (BOX_WIDTH + GAP_ACROSS)
             places[node] = (across, MARGIN + top + row * (BOX_HEIGHT + GAP_DOWN))
     lines = [_line(kind, places[before], places[after]) for before, after, kind in found.edges]
-    if order is not None:
-        ops: list[Node] = [("op", op) for op in order if ("op", op) in column]
-        direct = {(before, after) for before, after, _ in found.edges}
-        lines += [_line("order", places[a], places[b]) for a, b in pairwise(ops) if (a, b) not in direct]
     width = len(layers) * (BOX_WIDTH + GAP_ACROSS) - GAP_ACROSS + 2 * MARGIN
     return Layout(places, tuple(lines), max(width, 0), height + 2 * MARGIN)
 
@@ -144,6 +135,6 @@ def layered(found: Region) -> list[list[Node]]:
     return layers
 
 
-def _line(kind: LineKind, before: tuple[float, float], after: tuple[float, float]) -> Line:
+def _line(kind: EdgeKind, before: tuple[float, float], after: tuple[float, float]) -> Line:
     middle = BOX_HEIGHT / 2
     return Line(kind, (before[0] + BOX_WIDTH, before[1] + middle), (after[0], after[1] + middle))

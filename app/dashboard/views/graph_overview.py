@@ -50,7 +50,9 @@ def _curve(boxes: tuple[LayerBox, ...], corners: tuple[tuple[int, int], ...], fl
         start, end = (middle, y0 + HEIGHT * down), (middle, y1 + HEIGHT * (not down))
         return Curve("data", start, start, end, end, width)
     opacity = 1.0 if not rows else FAR_OPACITY
-    start, end = (x0 + WIDTH * (columns >= 0), y0 + HEIGHT / 2), (x1 + WIDTH * (columns <= 0), y1 + HEIGHT / 2)
     bend = GAP_ACROSS * 0.6
-    out, back = (bend if columns >= 0 else -bend), (bend if columns <= 0 else -bend)
-    return Curve("data", start, (start[0] + out, start[1]), (end[0] + back, end[1]), end, width, opacity)
+    left, right = x0 + WIDTH * (columns >= 0), x1 + WIDTH * (columns <= 0)
+    level, other = y0 + HEIGHT / 2, y1 + HEIGHT / 2
+    leaving = (left + (bend if columns >= 0 else -bend), level)
+    arriving = (right + (bend if columns <= 0 else -bend), other)
+    return Curve("data", (left, level), leaving, arriving, (right, other), width, opacity)

@@ -14,7 +14,6 @@ STYLES: dict[str, tuple[str, float, str]] = {
     "data": ("#8A94A6", 1.4, ""),
     "control": ("#8A94A6", 1.2, "2 4"),
     "wait": (theme.COPY_OUT, 1.5, ""),
-    "order": (theme.CURSOR, 1.1, "6 4"),
 }
 
 
