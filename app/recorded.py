@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from db.database import Database, DatabaseError
-from db.queries import find_run, load_profile
+from db.queries import RunRow, find_run, load_profile
 from profiles.comparison import LabelledProfile
 
 MOST_COMPARED = 8
@@ -15,5 +15,9 @@ def load_labelled(database: Database, name: str) -> LabelledProfile:
     run = find_run(database, name)
     if run.step_count == 0:
         raise DatabaseError(f"run {run.id} is {run.status} and holds no step")
-    label = run.label or f"{run.id} {run.strategy}"
-    return LabelledProfile(label, load_profile(database, run.id), run.id)
+    return LabelledProfile(run_label(run), load_profile(database, run.id), run.id)
+
+
+def run_label(run: RunRow) -> str:
+    """What a run is called in comparisons and exports."""
+    return run.label or f"{run.id} {run.strategy}"

@@ -174,7 +174,7 @@ def test_phases_are_named_in_order(view: StepView) -> None:
 def test_compared_runs_have_blocks_of_their_own_on_one_axis(view: StepView) -> None:
     other = StepView(example_profile(example_schedule(8, 25_000_000)))
     compared = comparing.Compared(("a", "b"), (view, other))
-    places = [comparing.places(i, 2) for i in range(2)]
+    places = [compared.places(i) for i in range(2)]
     assert min(floor for floor, _ in places[0].values()) > max(f + h for f, h in places[1].values())
     assert compared.end_ns == max(view.end_ns, other.end_ns)
     drawn = list(comparing.traces(compared, (0, compared.end_ns)))

@@ -6,168 +6,119 @@ from typing import Any
 
 import dash
 import dash_mantine_components as dmc
-from dash import ALL, Input, Output, ctx, dcc, html
-from dash import State as Given
+from dash import dcc, html
 
 from app.dashboard import parts, theme
-from app.dashboard.pages.compare_tables import numbers_table, ops_grid, storages_grid, transfers_grid
+from app.dashboard.icons import icon
+from app.dashboard.pages import compare_events
+from app.dashboard.pages.compare_events import AXIS_HINTS, MOST_OFFERED, chart, file_name, offered
+from app.dashboard.pages.compare_tables import numbers_table
+from app.dashboard.pages.compared import LABEL, compared_of, comparison_of
 from app.dashboard.pages.guard import guarded
-from app.dashboard.pages.runs import MOST_COMPARED
 from app.dashboard.state import State, current_state
-from app.dashboard.views import pointing
-from app.dashboard.views.comparing import Compared, colour_of, data_changes, figure
+from app.dashboard.views.comparing import Compared, colour_of
+from app.dashboard.views.comparing_address import CompareAsked, address, asked_for
 from app.dashboard.views.runs import run_name, runs_asked
-from app.recorded import load_labelled
-from db.queries import RunRow, get_run, list_runs
-from profiles.compare import LabelledProfile, compare
-from profiles.export import comparison_bytes
+from app.recorded import MOST_COMPARED
+from db.database import DatabaseError
+from db.queries import RunRow, get_run
+from profiles.comparison import Comparison
+from profiles.op_groups import OP_GROUPINGS
+from profiles.plain import visible
 
-FORMATS = (("html", "HTML report"), ("csv", "CSV"), ("json", "JSON"))
+__all__ = ["address", "layout", "register"]
+FORMATS = (("html", "HTML report"), ("md", "Markdown"), ("csv", "CSV"), ("json", "JSON"), ("svg", "SVG"))
+TAB_TITLES = {
+    "decisions": "Decisions",
+    "time": "Where time went",
+    "storages": "Storages",
+    "transfers": "Transfers",
+}
 
 
 def register(app: dash.Dash, shared: State) -> None:
     dash.register_page(__name__, path="/compare", title="Compare · HyperOffload", layout=guarded(layout))
-
-    @app.callback(
-        Output("address", "href", allow_duplicate=True),
-        Input("compare-runs", "value"),
-        Input("compare-baseline", "value"),
-        Given("compare", "data"),
-        prevent_initial_call=True,
-    )
-    def choose(runs: list[str], baseline: str | None, shown: dict[str, Any]) -> Any:
-        ids = [int(run) for run in runs or ()]
-        first = int(baseline) if baseline and int(baseline) in ids else (ids[0] if ids else None)
-        if ids == shown["runs"] and first == shown["baseline"]:
-            return dash.no_update
-        return address(ids, first)
-
-    @app.callback(
-        Output("compare-timeline", "figure"),
-        Input("compare-timeline", "relayoutData"),
-        Given("compare", "data"),
-        prevent_initial_call=True,
-    )
-    def zoom(change: dict[str, Any] | None, shown: dict[str, Any]) -> Any:
-        compared = _compared(shared, shown["runs"])
-        window = pointing.zoom_window(change, compared.end_ns)
-        if window is None:
-            return dash.no_update
-        patch = dash.Patch()
-        for trace, key, value in data_changes(compared, window):
-            patch["data"][trace][key] = value
-        return patch
-
-    @app.callback(
-        Output("compare-download", "data"),
-        Input({"export": ALL}, "n_clicks"),
-        Given("compare", "data"),
-        prevent_initial_call=True,
-    )
-    def export(clicks: list[int | None], shown: dict[str, Any]) -> Any:
-        if not any(clicks) or not isinstance(ctx.triggered_id, dict):
-            return dash.no_update
-        suffix = ctx.triggered_id["export"]
-        baseline = shown["runs"].index(shown["baseline"])
-        data = comparison_bytes(_labelled(shared, shown["runs"]), f".{suffix}", baseline)
-        return dcc.send_bytes(data, f"hyperoffload-compare-{'-'.join(map(str, shown['runs']))}.{suffix}")
+    compare_events.register(app, shared)
 
 
-def layout(runs: str = "", baseline: str = "", **_: str) -> Any:
+def layout(runs: str = "", baseline: str = "", tab: str = "", axis: str = "", by: str = "", **_: str) -> Any:
     state = current_state()
-    known = list_runs(state.database)
-    by_id = {run.id: run for run in known}
-    ids, wrong = runs_asked(runs, by_id, MOST_COMPARED)
-    first = int(baseline) if baseline.isdecimal() and int(baseline) in ids else (ids[0] if ids else None)
-    shown = [by_id[i] for i in ids]
-    notices = [parts.notice("warn", text, "alert") for text in wrong]
+    known = _known(state, runs)
+    ids, wrong = runs_asked(runs, known, MOST_COMPARED)
+    asked = asked_for(ids, baseline, tab, axis, by)
     base = [
-        dcc.Store(id="compare", data={"runs": ids, "baseline": first}),
+        dcc.Store(id="compare", data={"runs": ids, "baseline": asked.baseline}),
         dcc.Download(id="compare-download"),
         parts.head("Compare", None, _tools(len(ids) > 1)),
-        *notices,
-        _choice(known, ids, first),
+        *(parts.notice("warn", text, "alert") for text in wrong),
+        _choice(state, [known[i] for i in ids], asked),
     ]
     if len(ids) < 2:
-        return html.Div([*base, _too_few(known, ids)])
-    labelled = _labelled(state, ids)
-    comparison = compare(labelled, ids.index(first) if first in ids else 0)
-    compared = _compared(state, ids)
-    tabs = (
-        ("Storages", len(comparison.storages), storages_grid(comparison)),
-        ("Transfers", len(comparison.transfers), transfers_grid(comparison)),
-        ("Ops", len(comparison.ops), ops_grid(comparison)),
-    )
+        return html.Div([*base, _too_few(state, ids)])
+    comparison, compared = comparison_of(state, asked), compared_of(state, asked)
     return html.Div(
         [
             *base,
-            parts.panel("Verdict", html.Div(comparison.verdict, className="verdict", id="compare-verdict")),
+            parts.panel(
+                "Verdict",
+                [
+                    html.Div(comparison.verdict, className="verdict", id="compare-verdict"),
+                    *(html.P(note, className="hint compare-note") for note in comparison.notes),
+                ],
+            ),
             parts.panel(
                 "Numbers",
                 numbers_table(comparison),
-                hint=f"Differences are to {comparison.sides[comparison.baseline].label}.",
+                hint=f"Differences are to {visible(comparison.sides[comparison.baseline].label, 80)}.",
             ),
-            parts.panel(
-                "Timelines",
-                [
-                    _legend(shown),
-                    dcc.Graph(
-                        id="compare-timeline",
-                        figure=figure(compared, (0, compared.end_ns)),
-                        config=theme.GRAPH_CONFIG,
-                        style={"height": compared.height},
-                    ),
-                ],
-                hint="Median step of each run. Drag to zoom, double-click for all of it. Keys: W S zoom, A D move.",
-            ),
-            parts.panel(
-                "Differences",
-                dmc.Tabs(
-                    [
-                        dmc.TabsList([dmc.TabsTab(f"{title} ({count})", value=title) for title, count, _ in tabs]),
-                        *(dmc.TabsPanel(content, value=title, pt="sm") for title, _, content in tabs),
-                    ],
-                    value="Storages",
-                ),
-                hint="Storages and transfers that are not treated alike; ops by the largest difference of duration.",
-            ),
+            _chart(state, asked, compared),
+            _differences(comparison, asked),
         ]
     )
 
 
-def address(ids: list[int], baseline: int | None) -> str:
-    suffix = f"&baseline={baseline}" if baseline is not None and ids and baseline != ids[0] else ""
-    return "/compare" + (f"?runs={','.join(map(str, ids))}{suffix}" if ids else "")
+def _known(state: State, runs: str) -> dict[int, RunRow]:
+    """The runs an address names, as far as there are any."""
+    found = {}
+    for word in runs.split(",")[: 4 * MOST_COMPARED]:
+        if word.strip().isdecimal() and len(word) < 20:
+            try:
+                run = get_run(state.database, int(word))
+            except DatabaseError:
+                continue
+            found[run.id] = run
+    return found
 
 
 def _tools(enabled: bool) -> list[Any]:
     return [parts.button(title, {"export": suffix}, "download", disabled=not enabled) for suffix, title in FORMATS]
 
 
-def _choice(known: list[RunRow], ids: list[int], baseline: int | None) -> Any:
-    usable = [{"value": str(r.id), "label": f"{run_name(r)} · {r.kind}"} for r in known if r.step_count]
-    chosen = [option for option in usable if int(option["value"]) in ids]
+def _choice(state: State, chosen: list[RunRow], asked: CompareAsked) -> Any:
+    own = [{"value": str(r.id), "label": visible(f"{run_name(r)} · {r.kind}", LABEL)} for r in chosen]
+    more = [option for option in offered(state, "") if int(option["value"]) not in asked.runs]
     return html.Section(
         html.Div(
             [
                 dmc.MultiSelect(
                     id="compare-runs",
                     label="Runs",
-                    data=usable,
-                    value=[str(i) for i in ids],
+                    data=[*own, *more],
+                    value=[str(i) for i in asked.runs],
                     maxValues=MOST_COMPARED,
                     searchable=True,
                     clearable=True,
-                    placeholder="Add a run" if len(ids) < MOST_COMPARED else "",
+                    placeholder="Add a run: type any part of it" if len(chosen) < MOST_COMPARED else "",
+                    nothingFoundMessage=f"None of the newest {MOST_OFFERED} that match what is typed",
                     debounce=400,
                 ),
                 dmc.Select(
                     id="compare-baseline",
                     label="Baseline",
-                    data=chosen,
-                    value=None if baseline is None else str(baseline),
+                    data=own,
+                    value=None if asked.baseline is None else str(asked.baseline),
                     allowDeselect=False,
-                    disabled=len(ids) < 2,
+                    disabled=len(chosen) < 2,
                 ),
             ],
             className="choice",
@@ -177,8 +128,74 @@ def _choice(known: list[RunRow], ids: list[int], baseline: int | None) -> Any:
     )
 
 
-def _too_few(known: list[RunRow], ids: list[int]) -> Any:
-    if len([r for r in known if r.step_count]) < 2:
+def _chart(state: State, asked: CompareAsked, compared: Compared) -> Any:
+    figure, height = chart(state, asked)
+    image = {"format": "png", "scale": 2, "filename": file_name(asked)}
+    return parts.panel(
+        "Curves and lanes",
+        [
+            _legend(compared),
+            dcc.Graph(
+                id="compare-timeline",
+                figure=figure,
+                config={**theme.GRAPH_CONFIG, "toImageButtonOptions": image},
+                style={"height": height},
+            ),
+        ],
+        hint=html.Span(AXIS_HINTS[asked.axis], id="compare-axis-hint"),
+        tools=dmc.SegmentedControl(
+            id="compare-axis",
+            value=asked.axis,
+            data=[{"value": "time", "label": "By time"}, {"value": "op", "label": "By op"}],
+            size="xs",
+        ),
+        id="compare-chart",
+    )
+
+
+def _differences(comparison: Comparison, asked: CompareAsked) -> Any:
+    counts = {
+        "decisions": f" ({len(comparison.decisions):,})",
+        "time": "",
+        "storages": f" ({len(comparison.storages):,})",
+        "transfers": f" ({len(comparison.transfers):,})",
+    }
+    controls = html.Div(
+        [
+            html.Div(
+                dmc.SegmentedControl(
+                    id="compare-by",
+                    value=asked.by,
+                    data=[{"value": g, "label": f"By {g}"} for g in OP_GROUPINGS],
+                    size="xs",
+                ),
+                id="compare-by-choice",
+            ),
+            dmc.TextInput(
+                id="compare-filter",
+                placeholder="Filter the rows",
+                leftSection=icon("zoom"),
+                size="xs",
+                w=200,
+                **{"aria-label": "Filter the rows"},
+            ),
+        ],
+        className="compare-controls",
+    )
+    tabs = [dmc.TabsTab(f"{title}{counts[name]}", value=name) for name, title in TAB_TITLES.items()]
+    return parts.panel(
+        "Differences",
+        [
+            dmc.Tabs(dmc.TabsList(tabs), id="compare-tab", value=asked.tab),
+            html.Div(id="compare-content", className="compare-content"),
+        ],
+        hint="What is not alike in all runs, the largest first. Ops and storages are aligned by what they are.",
+        tools=controls,
+    )
+
+
+def _too_few(state: State, ids: list[int]) -> Any:
+    if len(offered(state, "")) < 2:
         return parts.state(
             "compare",
             "There are not two runs to compare",
@@ -195,7 +212,7 @@ def _too_few(known: list[RunRow], ids: list[int]) -> Any:
     )
 
 
-def _legend(shown: list[RunRow]) -> Any:
+def _legend(compared: Compared) -> Any:
     keys = [
         html.Span(
             [
@@ -203,22 +220,13 @@ def _legend(shown: list[RunRow]) -> Any:
                     className="key",
                     style={"borderColor": colour_of(i), "borderTopStyle": _css_dash(theme.RUN_DASHES[i])},
                 ),
-                f"{run_name(run)} ({run.kind})",
+                f"{name} ({view.kind})",
             ]
         )
-        for i, run in enumerate(shown)
+        for i, (name, view) in enumerate(zip(compared.names, compared.views, strict=True))
     ]
     return html.Div(keys, className="legend")
 
 
 def _css_dash(dash_name: str) -> str:
     return {"solid": "solid", "dot": "dotted"}.get(dash_name, "dashed")
-
-
-def _labelled(state: State, ids: list[int]) -> list[LabelledProfile]:
-    return [load_labelled(state.database, str(i)) for i in ids]
-
-
-def _compared(state: State, ids: list[int]) -> Compared:
-    names = tuple(run_name(get_run(state.database, i)) for i in ids)
-    return Compared(names, tuple(state.step(i) for i in ids))

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from dash import html
+from dash import dcc, html
 
 from app.dashboard import parts
+from app.dashboard.icons import icon
 from app.dashboard.theme import class_title
-from profiles.compare import Comparison
-from profiles.shown import format_value
+from app.dashboard.views.comparing import colour_of
+from app.dashboard.views.comparing_address import Tab
+from profiles.comparison import TIER_WORDS, Comparison, Side, StorageDifference
+from profiles.op_groups import OpGrouping, op_groups
+from profiles.plain import visible
+from profiles.shown import DASH, format_value
 
-TABLE_ROWS = 11
+TABLE_ROWS = 12
+MOST_ROWS = 2_000
+LABEL = 48
 
 
 def numbers_table(comparison: Comparison) -> Any:
     """One row a number: each run's value, and its difference to the baseline's."""
     heads = [
-        html.Th(
-            [side.label, " ", parts.tag(side.kind, side.kind), _base_mark(i == comparison.baseline)], className="num"
-        )
-        for i, side in enumerate(comparison.sides)
+        html.Th(_side_head(comparison, index), className="num side-head") for index in range(len(comparison.sides))
     ]
     rows = []
     for number in comparison.numbers:
@@ -47,92 +52,230 @@ def numbers_table(comparison: Comparison) -> Any:
         )
     )
     table = html.Table([html.Thead(html.Tr([html.Th(""), *heads])), html.Tbody(rows)], className="plain numbers")
-    return html.Div(table, className="across")
+    return html.Div(table, className="across", tabIndex=0)
 
 
-def _base_mark(is_base: bool) -> Any:
-    return html.Span([" ", parts.tag("baseline")]) if is_base else None
-
-
-def _conditions(side: Any) -> str:
-    return side.conditions or f"{side.hardware}, op durations {side.duration_source}"
-
-
-def storages_grid(comparison: Comparison) -> Any:
-    columns = [
-        {"field": "name", "headerName": "Storage", "flex": 2, "minWidth": 200, "filter": "agTextColumnFilter"},
-        {"field": "class", "headerName": "Class", "width": 140, "filter": "agTextColumnFilter"},
-        parts.size_column("bytes", "Size", width=100),
-        *(
-            {"field": f"side{i}", "headerName": side.label, "flex": 1, "minWidth": 140}
-            for i, side in enumerate(comparison.sides)
+def _side_head(comparison: Comparison, index: int) -> list[Any]:
+    """Name and kind of a run, and what can be done with it here."""
+    side, is_base = comparison.sides[index], index == comparison.baseline
+    label = visible(side.label, LABEL)
+    # Its number comes first, so that any label fits a link.
+    number = "" if side.label.startswith(f"{side.run_id} ") else f"{side.run_id} "
+    tools: list[Any] = []
+    if is_base:
+        tools.append(parts.tag("baseline"))
+    else:
+        tools.append(
+            html.Button(
+                "make baseline",
+                id={"compare-base": side.run_id},
+                className="link",
+                type="button",
+                **{"aria-label": f"Make run {side.run_id} the baseline"},
+            )
+        )
+    tools.append(
+        html.Button(
+            icon("close", 14),
+            id={"compare-remove": side.run_id},
+            className="link remove",
+            type="button",
+            title=f"Take run {side.run_id} out of the comparison",
+            **{"aria-label": f"Take run {side.run_id} out of the comparison"},
+        )
+    )
+    return [
+        html.Div(
+            [
+                parts.swatch(colour_of(index)),
+                dcc.Link(f"{number}{label}", href=f"/run/{side.run_id}", title=visible(side.label, 300)),
+            ],
+            className="side-name",
         ),
+        html.Div([parts.tag(side.kind, side.kind), *tools], className="side-tools"),
     ]
+
+
+def _conditions(side: Side) -> str:
+    return visible(side.conditions or f"{side.hardware}, op durations {side.duration_source}", 300)
+
+
+def table_of(comparison: Comparison, tab: Tab, by: OpGrouping, search: str) -> list[Any]:
+    """The table of a tab, filtered by ``search`` from the start."""
+    if tab == "decisions":
+        return [_tiers(comparison), _policies(comparison), *_decisions(comparison, search)]
+    if tab == "time":
+        return _time(comparison, by, search)
+    if tab == "storages":
+        return _storages(comparison, search)
+    return _transfers(comparison, search)
+
+
+def _tiers(comparison: Comparison) -> Any:
+    """What changes tier, added up by class: the decisions in a few lines."""
+    changes = comparison.tier_changes
+    if not changes:
+        return html.P("No storage is in another tier than in the baseline.", className="hint")
+    base = comparison.sides[comparison.baseline]
+    heads = ("In this run", "Class", f"In {visible(base.label, LABEL)}", "Here", "Storages", "Bytes")
+    rows = [
+        html.Tr(
+            [
+                html.Td(
+                    [html.I(className="swatch", style={"background": colour_of(c.side)}), _label(comparison, c.side)]
+                ),
+                html.Td(class_title(c.tensor_class)),
+                html.Td(TIER_WORDS[c.before]),
+                html.Td(TIER_WORDS[c.after]),
+                html.Td(f"{c.count:,}", className="num"),
+                html.Td(format_value(c.bytes, "bytes"), className="num"),
+            ]
+        )
+        for c in changes
+    ]
+    return _plain("Storages that change tier", heads, rows, 4)
+
+
+def _policies(comparison: Comparison) -> Any:
+    if not comparison.policies:
+        return html.P("The policies of all runs ask for the same.", className="hint")
+    heads = ("Setting", *(_label(comparison, i) for i in range(len(comparison.sides))))
+    rows = [
+        html.Tr([html.Td(p.setting), *(html.Td(DASH if v is None else visible(v, 300)) for v in p.values)])
+        for p in comparison.policies
+    ]
+    return _plain("Policies", heads, rows, len(heads))
+
+
+def _plain(title: str, heads: Sequence[str], rows: list[Any], left: int) -> Any:
+    head = html.Tr([html.Th(text, className="" if i < left else "num") for i, text in enumerate(heads)])
+    table = html.Table([html.Thead(head), html.Tbody(rows)], className="plain")
+    return html.Div([html.H3(title), html.Div(table, className="across scroll", tabIndex=0)], className="subtable")
+
+
+def _decisions(comparison: Comparison, search: str) -> list[Any]:
+    columns = [*_storage_columns(), *(_side_column(comparison, i) for i in range(len(comparison.sides)))]
     rows = [
         {
-            "name": s.name,
-            "class": class_title(s.tensor_class),
-            "bytes": s.bytes,
+            **_storage_row(s),
             **{f"side{i}": "not in this graph" if p is None else p.text for i, p in enumerate(s.placements)},
+        }
+        for s in comparison.decisions
+    ]
+    nothing = "Every storage is in the same place in all runs."
+    return [html.H3("Storages treated differently"), *_grid(columns, rows, nothing, search)]
+
+
+def _storages(comparison: Comparison, search: str) -> list[Any]:
+    columns: list[dict[str, Any]] = _storage_columns()
+    for i in range(len(comparison.sides)):
+        columns.append(
+            {
+                "headerName": _label(comparison, i),
+                "children": [
+                    _column(f"peak{i}", "Of the peak", "share(params.value)", 104),
+                    _column(f"resident{i}", "Resident", "share(params.value)", 94),
+                ],
+            }
+        )
+    rows = [
+        {
+            **_storage_row(s),
+            **{f"peak{i}": r.peak_share for i, r in enumerate(s.residencies) if r},
+            **{f"resident{i}": r.resident for i, r in enumerate(s.residencies) if r},
         }
         for s in comparison.storages
     ]
-    return _grid("compare-storages", columns, rows, "Every storage is in the same place in all runs.")
+    return _grid(columns, rows, "Every storage is on the device for the same part of the step in all runs.", search)
 
 
-def transfers_grid(comparison: Comparison) -> Any:
-    columns: list[dict[str, Any]] = [
-        {"field": "name", "headerName": "Storage", "flex": 2, "minWidth": 180, "filter": "agTextColumnFilter"},
-        {"field": "class", "headerName": "Class", "width": 130, "filter": "agTextColumnFilter"},
-        {"field": "direction", "headerName": "Way", "width": 66},
-    ]
-    for i, side in enumerate(comparison.sides):
+def _transfers(comparison: Comparison, search: str) -> list[Any]:
+    columns = [*_storage_columns()[:2], {"field": "direction", "headerName": "Way", "width": 70}]
+    for i in range(len(comparison.sides)):
         group = [
-            {"field": f"count{i}", "headerName": "Count", "width": 72, "type": "rightAligned"},
-            {"field": f"parts{i}", "headerName": "Parts", "width": 72, "type": "rightAligned"},
+            {"field": f"count{i}", "headerName": "Moves", "width": 78, "type": "rightAligned"},
             parts.size_column(f"bytes{i}", "Bytes", width=96),
-            parts.time_column(f"blocking{i}", "Blocking", width=96),
+            parts.time_column(f"exposed{i}", "Exposed", width=92),
+            parts.time_column(f"blocking{i}", "Blocking", width=92),
         ]
-        columns.append({"headerName": side.label, "children": group})
+        columns.append({"headerName": _label(comparison, i), "children": group})
     rows = [
         {
-            "name": t.storage,
+            "name": visible(t.storage, 300),
             "class": class_title(t.tensor_class),
             "direction": t.direction,
             **{f"count{i}": m.count for i, m in enumerate(t.moves)},
-            **{f"parts{i}": m.parts for i, m in enumerate(t.moves)},
             **{f"bytes{i}": m.bytes for i, m in enumerate(t.moves)},
+            **{f"exposed{i}": m.exposed_ns for i, m in enumerate(t.moves)},
             **{f"blocking{i}": m.blocking_ns for i, m in enumerate(t.moves)},
         }
         for t in comparison.transfers
     ]
-    return _grid("compare-transfers", columns, rows, "All runs move the same storages in the same way.")
+    return _grid(columns, rows, "All runs move the same storages in the same way.", search)
 
 
-def ops_grid(comparison: Comparison) -> Any:
+def _time(comparison: Comparison, by: OpGrouping, search: str) -> list[Any]:
     columns: list[dict[str, Any]] = [
-        {"field": "name", "headerName": "Op", "flex": 2, "minWidth": 180, "filter": "agTextColumnFilter"},
-        {"field": "primitive", "headerName": "Primitive", "width": 150, "filter": "agTextColumnFilter"},
-        {"field": "scope", "headerName": "Scope", "flex": 2, "minWidth": 160, "filter": "agTextColumnFilter"},
-        *(parts.time_column(f"side{i}", side.label, flex=1, minWidth=110) for i, side in enumerate(comparison.sides)),
-        parts.time_column("largest", "Largest difference", width=150),
+        {"field": "name", "headerName": by.capitalize(), "flex": 2, "minWidth": 200, "filter": "agTextColumnFilter"}
     ]
+    for i in range(len(comparison.sides)):
+        group = [
+            parts.time_column(f"took{i}", "Compute", width=96),
+            parts.time_column(f"waited{i}", "Waits", width=90),
+        ]
+        if i != comparison.baseline:
+            group.append(_column(f"more{i}", "Difference", "signedTime(params.value)", 104))
+        columns.append({"headerName": _label(comparison, i), "children": group})
     rows = [
         {
-            "name": op.name,
-            "primitive": op.primitive,
-            "scope": op.scope,
-            "largest": op.largest_ns,
-            **{f"side{i}": value for i, value in enumerate(op.durations_ns)},
+            "name": visible(g.name, 300),
+            **{f"took{i}": v for i, v in enumerate(g.durations_ns)},
+            **{f"waited{i}": v for i, v in enumerate(g.waits_ns)},
+            **{f"more{i}": v for i, v in enumerate(g.differences_ns)},
         }
-        for op in comparison.ops
+        for g in op_groups(comparison, by)
     ]
-    return _grid("compare-ops", columns, rows, "No op to compare.")
+    return _grid(columns, rows, "No op to compare.", search)
 
 
-def _grid(identity: str, columns: list[dict[str, Any]], rows: list[dict[str, Any]], nothing: str) -> Any:
+def _storage_columns() -> list[dict[str, Any]]:
+    return [
+        {"field": "name", "headerName": "Storage", "flex": 2, "minWidth": 200, "filter": "agTextColumnFilter"},
+        {"field": "class", "headerName": "Class", "width": 136, "filter": "agTextColumnFilter"},
+        parts.size_column("bytes", "Size", width=92),
+    ]
+
+
+def _storage_row(storage: StorageDifference) -> dict[str, Any]:
+    return {
+        "name": visible(storage.name, 300),
+        "class": class_title(storage.tensor_class),
+        "bytes": storage.bytes,
+    }
+
+
+def _column(field: str, title: str, formatter: str, width: int) -> dict[str, Any]:
+    shown = {"type": "rightAligned", "filter": "agNumberColumnFilter", "valueFormatter": {"function": formatter}}
+    return {"field": field, "headerName": title, "width": width, **shown}
+
+
+def _side_column(comparison: Comparison, index: int) -> dict[str, Any]:
+    title = _label(comparison, index)
+    return {"field": f"side{index}", "headerName": title, "flex": 1, "minWidth": 150, "filter": "agTextColumnFilter"}
+
+
+def _label(comparison: Comparison, index: int) -> str:
+    return visible(comparison.sides[index].label, LABEL)
+
+
+def _grid(columns: list[dict[str, Any]], rows: list[dict[str, Any]], nothing: str, search: str) -> list[Any]:
     if not rows:
-        return html.Div(nothing, className="quiet")
+        return [html.Div(nothing, className="quiet")]
     groups = any("children" in column for column in columns)
     height = 42 + 36 * (min(len(rows), TABLE_ROWS) + groups)
-    return parts.grid(identity, columns, rows, style={"height": height})
+    options = {"quickFilterText": search} if search else {}
+    shown = [parts.grid("compare-table", columns, rows[:MOST_ROWS], style={"height": height}, options=options)]
+    if len(rows) > MOST_ROWS:
+        more = f"The {MOST_ROWS:,} largest of {len(rows):,} rows; CSV and JSON hold all of them."
+        shown.append(html.P(more, className="hint"))
+    return shown

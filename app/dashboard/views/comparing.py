@@ -1,4 +1,7 @@
-"""The compare page's chart: memory curves over each other, Gantt lanes above each other, one time axis."""
+"""The compare page's chart: memory curves over each other, Gantt lanes above each other, one time axis.
+
+Along ops instead of time: `views.comparing_ops`.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,20 @@ from functools import cached_property
 from typing import Any
 
 from app.dashboard import theme
-from app.dashboard.views.lane_traces import LANE_TITLES, data_of, lane_traces, packed, plain
+from app.dashboard.views.lane_traces import data_of, lane_traces, packed, plain
 from app.dashboard.views.lanes import MS
 from app.dashboard.views.step import StepView
 from app.dashboard.views.timeline import MEMORY_BINS, unit_of
 from hyperoffload_core.sizes import format_bytes
+from profiles.by_op import ByOp, by_op
 from profiles.series import downsample
 from profiles.series import window as cut
 
 MEMORY_HEIGHT = 280
-BLOCK_HEIGHT = 128
-# On the lanes' axis a block is 3.6 high: three lanes of 0.8 and room for its name.
-BLOCK = 3.6
+LANE_PIXELS = 36
+# On the lanes' axis a lane is 1 high with its gap; above each profile's lanes is room for its name.
+LANE_HEIGHT = 0.8
+NAME_HEIGHT = 0.6
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,8 @@ class Compared:
     names: tuple[str, ...]
     views: tuple[StepView, ...]
 
+    baseline: int = 0
+
     @cached_property
     def end_ns(self) -> int:
         return max(view.end_ns for view in self.views)
@@ -37,9 +44,36 @@ class Compared:
     def unit(self) -> tuple[str, int]:
         return unit_of(max(view.curve.peak[1] for view in self.views))
 
+    @cached_property
+    def floors(self) -> tuple[float, ...]:
+        """Where the lanes of each profile begin on the lanes' axis, and where the highest block ends: the first
+        profile stands at the top."""
+        heights = [len(view.lanes.rows) + NAME_HEIGHT for view in self.views]
+        return (*(sum(heights[index + 1 :]) for index in range(len(heights))), sum(heights))
+
+    @property
+    def lanes_height(self) -> int:
+        """Of all lanes, in pixels."""
+        return round(LANE_PIXELS * self.floors[-1])
+
     @property
     def height(self) -> int:
-        return MEMORY_HEIGHT + BLOCK_HEIGHT * len(self.views) + 60
+        return MEMORY_HEIGHT + self.lanes_height + 60
+
+    @cached_property
+    def by_op(self) -> ByOp:
+        """The same steps along their ops."""
+        return by_op([view.profile for view in self.views], self.baseline)
+
+    def places(self, index: int) -> dict[str, tuple[float, float]]:
+        """Floor and height of the lanes of one profile."""
+        rows = self.views[index].lanes.rows
+        return {row.key: (self.floors[index] + len(rows) - 1 - n, LANE_HEIGHT) for n, row in enumerate(rows)}
+
+
+def in_template(text: str) -> str:
+    """A name in a hover template, which would put values in the place of ``%{...}``."""
+    return plain(text).replace("%{", "% {")
 
 
 def colour_of(index: int) -> str:
@@ -66,41 +100,35 @@ def traces(compared: Compared, window: tuple[int, int]) -> Iterator[dict[str, An
             "mode": "lines",
             "x": packed(curve.times_ns / MS),
             "y": packed(curve.total / unit),
-            "line": {
-                "shape": "hv",
-                "width": 2,
-                "color": colour_of(index),
-                "dash": theme.RUN_DASHES[index % len(theme.RUN_DASHES)],
-                "simplify": False,
-            },
-            "hovertemplate": f"<b>{plain(title)}</b> {view.kind}<br>%{{y:.4~f}} {name} at %{{x:.4~f}} ms"
+            "line": run_line(index),
+            "hovertemplate": f"<b>{in_template(title)}</b> {view.kind}<br>%{{y:.4~f}} {name} at %{{x:.4~f}} ms"
             "<extra></extra>",
             "name": plain(title),
         }
     for index, view in enumerate(compared.views):
-        yield from lane_traces(view, wide, window[1] - window[0], places(index, len(compared.views)))
+        yield from lane_traces(view, wide, window[1] - window[0], compared.places(index))
 
 
-def places(index: int, count: int) -> dict[str, tuple[float, float]]:
-    """Floor and height of the lanes of one profile; the first profile's block is the highest."""
-    floor = BLOCK * (count - 1 - index)
-    return {"compute": (floor + 2.0, 0.8), "copy_in": (floor + 1.0, 0.8), "copy_out": (floor, 0.8)}
+def run_line(index: int) -> dict[str, Any]:
+    """How the line of a run looks in every chart of the page."""
+    dash = theme.RUN_DASHES[index % len(theme.RUN_DASHES)]
+    return {"shape": "hv", "width": 2, "color": colour_of(index), "dash": dash, "simplify": False}
 
 
 def layout(compared: Compared, window: tuple[int, int]) -> dict[str, Any]:
     name, unit = compared.unit
-    count = len(compared.views)
-    split = (BLOCK_HEIGHT * count) / (BLOCK_HEIGHT * count + MEMORY_HEIGHT)
+    split = compared.lanes_height / (compared.lanes_height + MEMORY_HEIGHT)
     limits = sorted({v.profile.schedule.memory_limit_bytes for v in compared.views})
     highest = max(v.curve.peak[1] for v in compared.views)
     shown = [limit for limit in limits if limit <= 1.5 * highest]
     ticks = [
-        (floor + height / 2, LANE_TITLES[key])
-        for i in range(count)
-        for key, (floor, height) in places(i, count).items()
+        (floor + height / 2, view.lanes.row[key].title)
+        for index, view in enumerate(compared.views)
+        for key, (floor, height) in compared.places(index).items()
     ]
     return {
         **theme.figure_layout(compared.height),
+        "uirevision": "time",
         "barmode": "overlay",
         "bargap": 0,
         "hovermode": "closest",
@@ -127,7 +155,7 @@ def layout(compared: Compared, window: tuple[int, int]) -> dict[str, Any]:
         ),
         "yaxis2": theme.axis(
             domain=[0, split],
-            range=[-0.15, BLOCK * count - 0.1],
+            range=[-0.15, compared.floors[-1] - 0.1],
             fixedrange=True,
             showgrid=False,
             tickvals=[at for at, _ in ticks],
@@ -151,14 +179,13 @@ def layout(compared: Compared, window: tuple[int, int]) -> dict[str, Any]:
 
 
 def _block_names(compared: Compared) -> list[dict[str, Any]]:
-    count = len(compared.views)
     return [
         {
             "xref": "paper",
             "x": 0,
             "xanchor": "left",
             "yref": "y2",
-            "y": BLOCK * (count - 1 - index) + 3.08,
+            "y": compared.floors[index] + len(view.lanes.rows) + 0.08,
             "text": f"<b>{plain(title)}</b> · {view.kind}",
             "showarrow": False,
             "font": {"size": 12},

@@ -1,0 +1,144 @@
+"""The compare page's chart along aligned ops instead of time: memory curves over each other, and below them how much
+later than in the baseline each op ends. x is the place of an op on the axis of `profiles.by_op`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.dashboard import theme
+from app.dashboard.views.comparing import Compared, in_template, run_line
+from app.dashboard.views.lane_traces import data_of, packed, plain
+from profiles.figures import time_scale
+from profiles.figures_by_op import thinned
+
+HEIGHT = 620
+BINS = 1_000
+# Ops in the window up to which every point says which op it is.
+NAMED = 2_000
+Column = NDArray[np.int64]
+
+
+def last_place(compared: Compared) -> int:
+    return max(len(compared.by_op.order) - 1, 1)
+
+
+def whole(compared: Compared) -> tuple[float, float]:
+    return -0.01 * last_place(compared), 1.01 * last_place(compared)
+
+
+def asked_window(change: dict[str, Any] | None, compared: Compared) -> tuple[float, float] | None:
+    """The places a relayout event asks for; all of them for a reset, None for any other event."""
+    if not change:
+        return None
+    if "xaxis.range" in change:
+        low, high = change["xaxis.range"]
+    elif "xaxis.range[0]" in change and "xaxis.range[1]" in change:
+        low, high = change["xaxis.range[0]"], change["xaxis.range[1]"]
+    else:
+        return whole(compared) if change.get("xaxis.autorange") else None
+    return (float(low), float(high)) if float(high) > float(low) else None
+
+
+def figure(compared: Compared, window: tuple[float, float]) -> dict[str, Any]:
+    return {"data": list(traces(compared, window)), "layout": _layout(compared, window)}
+
+
+def data_changes(compared: Compared, window: tuple[float, float]) -> Iterator[tuple[int, str, Any]]:
+    """(trace, key, value) of everything that depends on the window."""
+    return data_of(traces(compared, window))
+
+
+def traces(compared: Compared, window: tuple[float, float]) -> Iterator[dict[str, Any]]:
+    """A line of memory for each run, then a line of delay for each but the baseline."""
+    margin = (window[1] - window[0]) / 2
+    wide = window[0] - margin, window[1] + margin
+    name, unit = compared.unit
+    late = time_scale(_latest(compared))
+    rows = list(enumerate(zip(compared.names, compared.views, compared.by_op.courses, strict=True)))
+    for index, (title, view, course) in rows:
+        yield {
+            **_line(compared, index, title, course.place, course.bytes, unit, wide),
+            "yaxis": "y",
+            "hovertemplate": f"<b>{in_template(title)}</b> {view.kind}<br>%{{y:.4~f}} {name} while it runs"
+            "<br>%{text}<extra></extra>",
+        }
+    for index, (title, view, course) in rows:
+        if index != compared.baseline:
+            place = course.place[course.shared]
+            yield {
+                **_line(compared, index, title, place, course.behind_ns, late.divisor, wide),
+                "yaxis": "y2",
+                "hovertemplate": f"<b>{in_template(title)}</b> {view.kind}<br>%{{y:+.4~f}} {late.unit} against "
+                f"{in_template(compared.names[compared.baseline])}<br>%{{text}}<extra></extra>",
+            }
+
+
+def _line(
+    compared: Compared,
+    index: int,
+    title: str,
+    place: Column,
+    values: Column,
+    divisor: int,
+    wide: tuple[float, float],
+) -> dict[str, Any]:
+    first, last = np.searchsorted(place, wide, side="left").tolist()
+    # One point more on either side, so that the line reaches the edges of the chart.
+    seen = slice(max(first - 1, 0), last + 1)
+    drawn, kept = thinned(place[seen], values[seen], BINS)
+    names = compared.by_op.order
+    few = len(drawn) <= NAMED
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": plain(title),
+        "x": packed(drawn),
+        "y": packed(kept / divisor),
+        "text": [plain(names[p].name) if few else "" for p in drawn.tolist()],
+        "line": run_line(index),
+    }
+
+
+def _latest(compared: Compared) -> int:
+    return max(int(np.abs(course.behind_ns).max(initial=1)) for course in compared.by_op.courses)
+
+
+def _layout(compared: Compared, window: Sequence[float]) -> dict[str, Any]:
+    name, _ = compared.unit
+    late = time_scale(_latest(compared))
+    base = plain(compared.names[compared.baseline])
+    return {
+        **theme.figure_layout(HEIGHT),
+        "uirevision": "op",
+        "hovermode": "closest",
+        "hoverdistance": 24,
+        "margin": {"l": 64, "r": 16, "t": 14, "b": 52},
+        "xaxis": theme.axis(
+            domain=[0, 1],
+            anchor="y2",
+            range=list(window),
+            minallowed=-0.02 * last_place(compared),
+            maxallowed=1.02 * last_place(compared),
+            title={"text": f"ops in the order of {base}, with what others run in between", "font": {"size": 12}},
+            showspikes=True,
+            spikemode="across",
+            spikesnap="cursor",
+            spikethickness=1,
+            spikecolor="#8A94A6",
+            spikedash="solid",
+        ),
+        "yaxis": theme.axis(
+            domain=[0.44, 1], rangemode="tozero", fixedrange=True, title={"text": f"Device memory ({name})"}
+        ),
+        "yaxis2": theme.axis(
+            domain=[0, 0.37],
+            fixedrange=True,
+            title={"text": f"Behind the baseline ({late.unit})"},
+            zeroline=True,
+            zerolinecolor="#8A94A6",
+        ),
+    }
