@@ -83,6 +83,16 @@ def test_a_run_says_whether_its_results_are_those_without_offload(rows: list[Run
     assert all(c.label != "Results" for c in run_numbers(replace(rows[0], bit_identical=None), MIB, None))
 
 
+def test_a_measured_nothing_stands_beside_its_prediction_without_a_percentage(rows: list[RunRow]) -> None:
+    hidden = replace(rows[0], exposed_ns=0, blocking_ns=0)
+    cards = {c.label: c for c in run_numbers(hidden, MIB, example_profile(example_schedule()))}
+    assert cards["Exposed"].value == "0 ns"
+    assert cards["Exposed"].other == "predicted 83.9 ms"
+    none = example_profile(example_schedule())
+    none.steps.exposed_ns[:] = 0
+    assert {c.label: c for c in run_numbers(hidden, MIB, none)}["Exposed"].other == "predicted 0 ns"
+
+
 def test_the_list_of_runs_keeps_raw_numbers_and_missing_ones_missing(rows: list[RunRow]) -> None:
     whole, failed = run_rows(rows)
     assert (whole["limit_bytes"], whole["kind"], whole["status"]) == (900 * MIB, "measured", "complete")

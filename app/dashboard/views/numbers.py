@@ -90,6 +90,6 @@ def _beside(predicted: Profile | None, name: str, value: int, words: Callable[[i
     expected = int(getattr(predicted.steps, name)[0])
     text = f"predicted {words(expected)}"
     # A percentage of a number near nothing says nothing.
-    if min(value, expected) * 20 < max(value, expected) or abs(expected / value - 1) < 0.0005:
+    if value <= 0 or min(value, expected) * 20 < max(value, expected) or abs(expected / value - 1) < 0.0005:
         return text
     return f"{text} ({expected / value - 1:+.1%})"
