@@ -1,6 +1,6 @@
 """The pipeline: graph + durations + hardware + policy -> checked schedule.
 
-    rules -> strategy -> addresses -> events -> times -> schedule -> verifier
+    rules -> strategy -> addresses -> events -> times -> schedule (-> prefetches started earlier by rule) -> verifier
 
 Each step is a plain function from one documented value to the next; the command line, the dashboard, the session and
 the tests all call `compile_schedule`.
@@ -24,9 +24,10 @@ from hyperoffload_core.passes.addresses import pack_plan
 from hyperoffload_core.passes.placement import NoPlacementError
 from hyperoffload_core.passes.plan import Plan, moved_bytes
 from hyperoffload_core.passes.timing import stay_spans, time_plan
-from hyperoffload_core.policy import Policy, match_rules, policy_to_document
+from hyperoffload_core.policy import Policy, match_rules, policy_to_document, prefetches_earlier
 from hyperoffload_core.schedule import OpTime, Residency, Schedule, Transfer
 from hyperoffload_core.sizes import format_bytes
+from hyperoffload_core.sooner import with_earlier_prefetches
 from hyperoffload_core.strategies import Request, find_strategy, resolve_options
 from hyperoffload_core.verifier import violations
 
@@ -90,6 +91,9 @@ def compile_schedule(
         ) from error
     document = policy_to_document(policy.model_copy(update={"options": options}))
     schedule = schedule_of_plan(graph, durations, hardware, plan, document, strategy.name, limit_bytes)
+    if sooner := prefetches_earlier(graph, policy):
+        request.progress(0.92, "starting prefetches earlier")
+        schedule = with_earlier_prefetches(schedule, sooner, request.check_cancelled)
     over = 0 if strategy.keeps_limit else schedule.metrics.reserved_bytes - limit_bytes
     if over > 0:
         note = f"over the memory limit of {format_bytes(limit_bytes)} by {format_bytes(over)}"

@@ -12,6 +12,7 @@ for _power, _letter in enumerate("KMGTP", start=1):
     _UNITS[f"{_letter}B"] = 1000**_power
     _UNITS[f"{_letter}iB"] = 1024**_power
 _BY_LOWER = {unit.lower(): factor for unit, factor in _UNITS.items()}
+_NANOSECONDS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][0-9]+)?|\.[0-9]+)\s*([A-Za-z/%]*)\s*")
 
 UNLIMITED_BYTES_PER_S = 10**15
@@ -63,6 +64,15 @@ def parse_rate(text: str) -> int | None:
         return parse_bytes(stripped.removesuffix("/s"))
     except SizeError as error:
         raise SizeError(f"{text!r} is not a rate; write a size per second, such as 2GB/s, or unlimited") from error
+
+
+def parse_ns(text: str) -> int:
+    """``"5ms"``, ``"200 us"``, ``"1.5s"`` as nanoseconds. Raises `SizeError`."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(ns|us|µs|ms|s)", text.strip())
+    value = round(float(match[1]) * _NANOSECONDS[match[2]]) if match else 0
+    if not 0 < value < 2**62:
+        raise SizeError(f"{text!r} is no time; write a number above 0 with ns, us, ms or s, such as 5ms")
+    return value
 
 
 def format_bytes(size_bytes: int) -> str:

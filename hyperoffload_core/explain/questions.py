@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from hyperoffload_core import sizes
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.schedule import TransferKind
 from hyperoffload_core.sizes import SizeError, parse_bytes, parse_percent, parse_rate
@@ -19,7 +20,6 @@ FORMS = (
     "link out 50GB/s",
     "limit 80%",
 )
-_UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
 class QuestionError(UserError):
@@ -83,11 +83,10 @@ def parse_question(text: str) -> Question:
 
 def parse_ns(text: str) -> int:
     """``5ms``, ``1.5 s``, ``250us`` in ns. Raises `QuestionError`."""
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(ns|us|µs|ms|s)", text.strip())
-    value = round(float(match[1]) * _UNITS_NS[match[2]]) if match else 0
-    if not 0 < value < 2**62:
-        raise QuestionError(f"{text!r} is no time; write a number above 0 with ns, us, ms or s, such as 5ms")
-    return value
+    try:
+        return sizes.parse_ns(text)
+    except SizeError as error:
+        raise QuestionError(str(error)) from error
 
 
 def _link(direction: str, text: str) -> OtherLink:

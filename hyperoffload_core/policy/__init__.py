@@ -1,7 +1,7 @@
 """Policies: what a person edits to say how a model is to fit the device."""
 
 from hyperoffload_core.policy.presets import PRESETS
-from hyperoffload_core.policy.rules import match_rules, rule_matches
+from hyperoffload_core.policy.rules import match_rules, prefetches_earlier, rule_matches
 from hyperoffload_core.policy.schema import (
     Action,
     Policy,
@@ -29,6 +29,7 @@ __all__ = [
     "policy_to_document",
     "policy_to_json",
     "policy_to_toml",
+    "prefetches_earlier",
     "read_policy",
     "rule_matches",
 ]

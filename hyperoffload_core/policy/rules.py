@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from hyperoffload_core.errors import near_matches
 from hyperoffload_core.ir import Graph, Op, Storage
 from hyperoffload_core.policy.schema import Action, Policy, PolicyError, Rule
-from hyperoffload_core.sizes import format_bytes, parse_bytes
+from hyperoffload_core.sizes import format_bytes, parse_bytes, parse_ns
 
 
 def match_rules(graph: Graph, policy: Policy) -> tuple[Action, ...]:
@@ -25,6 +25,21 @@ def match_rules(graph: Graph, policy: Policy) -> tuple[Action, ...]:
             if actions[storage] is None:
                 actions[storage] = rule.action
     return tuple(action or "auto" for action in actions)
+
+
+def prefetches_earlier(graph: Graph, policy: Policy) -> dict[int, int]:
+    """How much earlier, in ns, the Prefetches of storages are to start, by storage id, as the first rule that matches
+    each says."""
+    result: dict[int, int] = {}
+    if all(rule.prefetch_earlier is None for rule in policy.rules):
+        return result
+    decided: set[int] = set()
+    for rule in policy.rules:
+        matched = set(rule_matches(graph, rule)) - decided
+        decided |= matched
+        if rule.prefetch_earlier is not None:
+            result |= dict.fromkeys(sorted(matched), parse_ns(rule.prefetch_earlier))
+    return result
 
 
 def rule_matches(graph: Graph, rule: Rule) -> tuple[int, ...]:

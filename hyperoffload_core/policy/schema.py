@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.ir import PHASES, TENSOR_CLASSES, Phase, TensorClass
-from hyperoffload_core.sizes import parse_bytes, parse_percent
+from hyperoffload_core.sizes import parse_bytes, parse_ns, parse_percent
 
 Action = Literal["keep", "offload", "auto"]
 OptionValue = bool | int | float | str
@@ -26,7 +26,9 @@ class Rule(BaseModel):
     """Which storages (every condition given must hold) and what to do with them.
 
     ``keep`` holds a storage on the device for the whole step, ``offload`` moves it in every reuse gap where that can
-    save memory, ``auto`` leaves the decision to the strategy. Sizes include their bounds.
+    save memory, ``auto`` leaves the decision to the strategy. Sizes include their bounds. ``prefetch_earlier``
+    (``2ms``) starts each Prefetch of the storages that the rule decides about so much earlier than the strategy planned
+    it, as far as order, memory and addresses allow (`hyperoffload_core.sooner`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -38,6 +40,7 @@ class Rule(BaseModel):
     max_size: str | None = None
     phase: Phase | None = None
     action: Action
+    prefetch_earlier: str | None = None
 
     @field_validator("min_size", "max_size")
     @classmethod
@@ -45,6 +48,19 @@ class Rule(BaseModel):
         if value is not None:
             parse_bytes(value)
         return value
+
+    @field_validator("prefetch_earlier")
+    @classmethod
+    def _time(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_ns(value)
+        return value
+
+    @model_validator(mode="after")
+    def _keeps_or_prefetches(self) -> Rule:
+        if self.action == "keep" and self.prefetch_earlier is not None:
+            raise ValueError("what is kept on the device has no Prefetch that prefetch_earlier could move")
+        return self
 
     @model_validator(mode="after")
     def _has_a_condition(self) -> Rule:
@@ -56,8 +72,9 @@ class Rule(BaseModel):
     @property
     def text(self) -> str:
         """The rule in one line, as messages quote it."""
-        conditions = self.model_dump(by_alias=True, exclude_none=True, exclude={"action"})
-        return ", ".join(f"{k} = {v!r}" for k, v in conditions.items()) + f": {self.action}"
+        conditions = self.model_dump(by_alias=True, exclude_none=True, exclude={"action", "prefetch_earlier"})
+        earlier = f", prefetch {self.prefetch_earlier} earlier" if self.prefetch_earlier else ""
+        return ", ".join(f"{k} = {v!r}" for k, v in conditions.items()) + f": {self.action}{earlier}"
 
 
 class Policy(BaseModel):

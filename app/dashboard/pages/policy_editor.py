@@ -129,6 +129,8 @@ def strategy(draft: Draft, checked: Checked) -> Any:
 RULES_HINT = (
     "The first rule that matches a storage decides; the arrows change the order. keep: on the device for the whole "
     "step; offload: in the pool in every reuse gap where that saves memory; auto: the strategy decides. "
+    "Earlier: "
+    "start its prefetches so much before the planned time, such as 2ms, as far as memory allows. "
     "Patterns: * stands for anything, as in */3-Block/*. A rule that matches nothing is an error."
 )
 TEXT_HINT = "The same as TOML, for `hyperoffload compile --policy FILE`. Editing it changes the fields."
@@ -196,6 +198,13 @@ RULE_COLUMNS: list[dict[str, Any]] = [
         "editable": True,
         "cellEditor": "agSelectCellEditor",
         "cellEditorParams": {"values": ["keep", "offload", "auto"]},
+    },
+    {
+        "field": "prefetch_earlier",
+        "headerName": "Earlier",
+        "headerTooltip": "Start its prefetches so much earlier than planned, such as 2ms, as far as memory allows",
+        "width": 80,
+        "editable": True,
     },
     {"field": "count", "headerName": "Matches", "width": 118, "cellRenderer": "Matches"},
     {

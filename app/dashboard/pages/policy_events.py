@@ -20,7 +20,7 @@ from app.dashboard.pages.policy_editor import (
     valid_document,
 )
 from app.dashboard.state import State
-from app.dashboard.views.policy import CONDITIONS, Draft, Ground, check, draft_of, option_errors
+from app.dashboard.views.policy import RULE_FIELDS, Draft, Ground, check, draft_of, option_errors
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.policy import PRESETS, Policy, PolicyError, policy_from_toml
 
@@ -195,7 +195,7 @@ def _changed_rules(rules: Sequence[Mapping[str, Any]], prop: str, given: Mapping
 
 def _kept(row: Mapping[str, Any]) -> dict[str, Any]:
     """What the draft keeps of a row of the grid: what was typed, not what it matched."""
-    return {name: row.get(name) or "" for name in ("id", *CONDITIONS, "action")}
+    return {name: row.get(name) or "" for name in ("id", *RULE_FIELDS)}
 
 
 def _numbered(draft: Draft) -> Draft:

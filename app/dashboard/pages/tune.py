@@ -139,7 +139,7 @@ def layout(run_id: str = "", **query: str) -> Any:
             parts.link_button("All runs", "/", "runs", "filled"),
         )
     ground = state.ground(run.id)
-    draft = asked_draft(_draft(state, run), query)
+    draft = asked_draft(_draft(state, run), query, ground.graph)
     checked = check(draft, ground)
     return html.Div(
         [

@@ -22,6 +22,7 @@ from hyperoffload_core.sizes import format_bytes, parse_percent
 from hyperoffload_core.strategies import STRATEGIES, Option, find_strategy, resolve_options
 
 CONDITIONS = ("class", "scope", "name", "min_size", "max_size", "phase")
+RULE_FIELDS = (*CONDITIONS, "action", "prefetch_earlier")
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def ground_of(graph: Graph, device_bytes: int) -> Ground:
 
 def draft_of(policy: Policy) -> Draft:
     document = policy_to_document(policy)
-    rules = [{name: rule.get(name, "") for name in (*CONDITIONS, "action")} for rule in document.get("rules", ())]
+    rules = [{name: rule.get(name, "") for name in RULE_FIELDS} for rule in document.get("rules", ())]
     return Draft(policy.name, policy.memory_limit or "", policy.strategy, dict(policy.options), rules)
 
 
@@ -179,7 +180,10 @@ def _limit_words(policy: Policy, strategy: str, ground: Ground) -> tuple[str, st
 
 def _rule_document(rule: Mapping[str, Any]) -> dict[str, Any]:
     document = {name: str(rule[name]).strip() for name in CONDITIONS if str(rule.get(name) or "").strip()}
-    return {**document, "action": rule.get("action") or "offload"}
+    document["action"] = str(rule.get("action") or "offload")
+    if earlier := str(rule.get("prefetch_earlier") or "").strip():
+        document["prefetch_earlier"] = earlier
+    return document
 
 
 def _row(position: int, rule: Mapping[str, Any], ground: Ground | None) -> dict[str, Any]:
@@ -189,6 +193,7 @@ def _row(position: int, rule: Mapping[str, Any], ground: Ground | None) -> dict[
         "id": str(rule.get("id") or f"rule{position}"),
         "number": position + 1,
         "action": rule.get("action") or "offload",
+        "prefetch_earlier": rule.get("prefetch_earlier") or "",
         "count": None,
         "bytes": None,
         "problem": "",
