@@ -58,8 +58,19 @@ def predict(problem: Problem, policy: Policy, cancelled: Callable[[], bool] = la
         return Prediction(policy.strategy, limit_bytes, None, None, 0, (), str(error))
     over = max(0, schedule.metrics.reserved_bytes - schedule.memory_limit_bytes)
     return Prediction(
-        policy.strategy, limit_bytes, schedule.metrics, tiers_of(schedule), over, schedule.notes[:3], problem=""
+        policy.strategy,
+        limit_bytes,
+        schedule.metrics,
+        tiers_of(schedule),
+        over,
+        _shown_notes(schedule.notes),
+        problem="",
     )
+
+
+def _shown_notes(notes: tuple[str, ...]) -> tuple[str, ...]:
+    """The first and the last few: strategies write theirs first, rules come behind."""
+    return notes if len(notes) <= 6 else (*notes[:3], *notes[-3:])
 
 
 def hurried(policy: Policy) -> Policy:

@@ -55,7 +55,7 @@ def test_two_people_tune_recompile_and_restore(browser: Browser, recorded: Path,
         # both recompile at once; the policy is in the address, so a reload shows it and finds the job again
         first.get_by_role("button", name="Recompile", exact=True).click()
         second.get_by_role("button", name="Recompile", exact=True).click()
-        expect(first.locator("#job-panel")).to_contain_text("job")
+        expect(first.locator("#job-panel")).to_contain_text("job", timeout=JOB_MS)
         first.reload()
         expect(limit).to_have_value(chosen)
         expect(first.locator("#job-open")).to_be_visible(timeout=JOB_MS)

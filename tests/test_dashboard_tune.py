@@ -17,10 +17,13 @@ from app.dashboard import create_app
 from app.dashboard.pages import tune
 from app.dashboard.pages.guard import guarded
 from app.dashboard.pages.tune_preview import _decisions
+from app.dashboard.views.dragging import Drag, dragged, earlier_address, prefetched_name
 from app.dashboard.views.hardware import given_hardware, hardware_fields, paced_link
 from app.dashboard.views.pareto import Ground, Mark, pareto, point_rows
 from app.dashboard.views.policy import Draft, option_errors, option_words
 from app.dashboard.views.preview import NAMED, changes, decisions, outcome
+from app.dashboard.views.step import StepView
+from app.dashboard.views.timeline import Timeline
 from app.dashboard.views.tuning import asked_draft, tune_address
 from app.dashboard.views.versions import EDITED, diff_lines, version_rows
 from app.policies import policy_versions, restore_version, save_version
@@ -31,7 +34,7 @@ from db.recordings import RunDescription, record_profile
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.hardware import load_hardware
 from hyperoffload_core.policy import Policy, PolicyError, Rule, rule_matches
-from hyperoffload_core.schedule import Metrics
+from hyperoffload_core.schedule import Metrics, Transfer
 from hyperoffload_core.strategies import STRATEGIES
 from tests.graphs import chain
 
@@ -294,3 +297,49 @@ def test_the_page_begins_with_what_its_address_asks(database: Database) -> None:
 def test_a_schedule_changes_nothing_against_itself() -> None:
     schedule = example_schedule()
     assert decisions(schedule.graph, tiers_of(schedule), tiers_of(schedule)).unchanged == len(schedule.graph.storages)
+
+
+def test_a_drag_of_a_prefetch_is_its_storage_and_how_much_earlier() -> None:
+    view = StepView(example_profile(example_schedule()))
+    shown = Timeline(view, None, "class")
+    schedule = view.profile.schedule
+    fetch = next(t for t in schedule.transfers if t.kind == "prefetch")
+    store = next(t for t in schedule.transfers if t.kind == "store")
+    name = schedule.graph.storages[fetch.storage].name
+    rows = {row.of: shown.centres[row.key] for row in view.lanes.rows}
+
+    def drag(transfer: Transfer, by_ms: float) -> Drag | str:
+        lane = "copy_in" if transfer.kind == "prefetch" else "copy_out"
+        return dragged(shown, {"x": (transfer.start_ns + transfer.end_ns) / 2e6, "y": rows[lane], "by": by_ms})
+
+    found = drag(fetch, 1.5)
+    assert found == Drag(name, 1_500_000)
+    assert earlier_address(3, found) == f"/tune/3?earlier={name}%3A1500000"
+    assert "only a Prefetch can start earlier" in str(drag(store, 1.5))
+    assert "to the left" in str(drag(fetch, -0.5))
+
+
+def test_only_what_is_prefetched_can_be_picked_to_start_earlier() -> None:
+    schedule = example_schedule()
+    fetch = next(t for t in schedule.transfers if t.kind == "prefetch")
+    name = schedule.graph.storages[fetch.storage].name
+    assert (
+        prefetched_name(schedule, "transfer", fetch.id) == prefetched_name(schedule, "storage", fetch.storage) == name
+    )
+    assert prefetched_name(schedule, "op", 0) is None
+    assert prefetched_name(schedule, "transfer", 10_000) is None
+
+
+def test_a_dragged_prefetch_becomes_a_rule_that_keeps_what_other_rules_say() -> None:
+    graph = example_graph()
+    draft = Draft(rules=[{"id": "rule0", "class": "activation", "action": "offload"}])
+    asked = asked_draft(draft, {"earlier": "layer0.hidden:320207"}, graph)
+    assert asked.rules[0] == {
+        "id": "rule0",
+        "name": "layer0.hidden",
+        "action": "offload",
+        "prefetch_earlier": "0.3202ms",
+    }
+    kept = Draft(rules=[{"class": "activation", "action": "keep"}])
+    assert asked_draft(kept, {"earlier": "layer0.hidden:900"}, graph).rules[0]["action"] == "auto"
+    assert asked_draft(draft, {"earlier": "no number"}, graph).rules[1:] == []

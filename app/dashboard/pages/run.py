@@ -13,6 +13,7 @@ from app.dashboard.pages import (
     run_addresses,
     run_alive,
     run_details,
+    run_drag,
     run_search,
     run_selection,
     run_stalls,
@@ -36,6 +37,7 @@ from profiles.chrome_trace import trace_bytes
 # Each is a module with ``panel(...)`` and ``register(app, shared)``.
 PANELS = (
     run_timeline,
+    run_drag,
     run_selection,
     run_search,
     run_stalls,
@@ -101,6 +103,7 @@ def layout(run_id: str = "", **query: str) -> Any:
             parts.cards(run_numbers(run, view.peak[1], prediction)),
             run_search.panel(view, query.get("q", "")),
             run_timeline.panel(run, timeline, step, asked),
+            run_drag.panel(),
             html.Div(
                 [
                     html.Div([run_stalls.panel(), run_alive.panel(query.get("group", ""))], className="stack"),

@@ -116,9 +116,14 @@ def _answer(shared: State, run_id: int, ticket: Ticket) -> Any:
     # an unhurried strategy would be no preview: options say how it was hurried
     options = [o.name for o in STRATEGIES[prediction.strategy].options]
     numbers = _numbers(changes(run, prediction.metrics), effort_words(options), f"in {ticket.elapsed_s:.1f} s")
-    notes = [parts.notice("info", sentence(note)) for note in prediction.notes if not note.startswith("over the")]
-    if words:
-        notes.insert(0, parts.notice(tone, words))
+    notes = [parts.notice(tone, words)] if words else []
+    said = [note for note in prediction.notes if not note.startswith("over the memory limit")]
+    # What came of a rule is an answer to the person; the rest is the strategy's own account.
+    notes += [parts.notice("info", sentence(note)) for note in said if "prefetch" in note.split(":")[0]]
+    if others := [note for note in said if "prefetch" not in note.split(":")[0]]:
+        count = f"{len(others)} note{'s' if len(others) > 1 else ''} of the strategy"
+        rows = [html.Li(sentence(note)) for note in others]
+        notes.append(html.Details([html.Summary(count), html.Ul(rows, className="hint")], className="notes"))
     found = decisions(schedule.graph.original, tiers_of(schedule), prediction.tiers)
     return numbers, [*notes, *_decisions(found)], _mark(prediction), True
 

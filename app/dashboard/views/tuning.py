@@ -37,8 +37,12 @@ def asked_draft(draft: Draft, query: Mapping[str, str | Sequence[str]], graph: G
     for text in _texts(query.get("earlier")):
         name, _, by_ns = text.rpartition(":")
         if name and by_ns.isdecimal():
-            draft = with_named_rule(draft, name, _action_of(draft, graph, name), f"{int(by_ns)}ns")
+            draft = with_named_rule(draft, name, _action_of(draft, graph, name), _time_text(int(by_ns)))
     return replace(draft, rules=[{**rule, "id": f"rule{number}"} for number, rule in enumerate(draft.rules)])
+
+
+def _time_text(time_ns: int) -> str:
+    return f"{time_ns / 1e6:.4g}ms" if time_ns >= 100_000 else f"{time_ns}ns"
 
 
 def _action_of(draft: Draft, graph: Graph | None, name: str) -> str:

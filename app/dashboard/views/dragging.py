@@ -1,0 +1,56 @@
+"""What dragging a Prefetch on the timeline means: its storage, and how much earlier it is to start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from app.dashboard.views.lanes import MS
+from app.dashboard.views.pointing import item_under
+from app.dashboard.views.timeline import Timeline
+from hyperoffload_core.schedule import Schedule
+
+LEAST_NS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Drag:
+    """``name`` of the storage whose Prefetch was dragged, ``by_ns`` to the left."""
+
+    name: str
+    by_ns: int
+
+
+def dragged(shown: Timeline, drag: dict[str, Any]) -> Drag | str:
+    """What a drag from (``x`` ms, ``y`` on the lanes' axis) by ``by`` ms to the left means, or what is wrong with it in
+    one sentence."""
+    item = item_under({"xvals": [drag["x"]], "yvals": [drag["y"]], "yaxes_id": "y2"}, shown)
+    schedule = shown.main.profile.schedule
+    name = prefetched_name(schedule, *item) if item is not None else None
+    if name is None:
+        return "Hold Shift and drag a copy in: only a Prefetch can start earlier."
+    by_ns = round(float(drag["by"]) * MS)
+    if by_ns < LEAST_NS:
+        return "Drag the copy in to the left: a Prefetch can only start earlier."
+    return Drag(name, by_ns)
+
+
+def prefetched_name(schedule: Schedule, kind: str, identity: int) -> str | None:
+    """The storage that a picked transfer brings back, or a picked storage that is brought back; None for all else. A
+    second copy that holds a recomputed value counts for the storage whose value it is."""
+    storage = None
+    if kind == "transfer":
+        found = next((t for t in schedule.transfers if t.id == identity), None)
+        storage = found.storage if found is not None and found.kind == "prefetch" else None
+    elif kind == "storage" and any(t.storage == identity and t.kind == "prefetch" for t in schedule.transfers):
+        storage = identity
+    if storage is None:
+        return None
+    origin = schedule.graph.storages[storage].recompute_of
+    return schedule.graph.storages[storage if origin is None else origin].name
+
+
+def earlier_address(run_id: int, drag: Drag) -> str:
+    """The Tune page with a rule that starts the storage's Prefetches earlier."""
+    return f"/tune/{run_id}?earlier={quote(f'{drag.name}:{drag.by_ns}', safe='')}"
