@@ -8,6 +8,8 @@ from collections import OrderedDict
 from threading import Lock
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection, insert, select
 
 from db.database import Database, DatabaseError
@@ -17,6 +19,7 @@ from hyperoffload_core.ir import Graph
 from hyperoffload_core.schedule import Metrics, Schedule, from_document, to_document
 
 _KEPT = 8
+ROWS_A_STATEMENT = 64
 _schedules: OrderedDict[str, Schedule] = OrderedDict()
 _schedules_lock = Lock()
 
@@ -101,10 +104,24 @@ def put_schedule(connection: Connection, schedule: Schedule) -> tuple[int, int]:
 def insert_rows(connection: Connection, model: Any, rows: list[tuple[Any, ...]]) -> None:
     """Insert whole rows, values in the order of the model's columns, as raw tuples: several times the rate of dicts."""
     if rows:
-        table = model.__table__
-        names = ", ".join(f'"{c.name}"' for c in table.columns)
-        places = ", ".join("?" for _ in table.columns)
-        connection.exec_driver_sql(f"INSERT INTO {table.name} ({names}) VALUES ({places})", rows)
+        connection.exec_driver_sql(_insert(model, 1), rows)
+
+
+def insert_numbers(connection: Connection, model: Any, rows: NDArray[np.int64]) -> None:
+    """Insert whole rows of integers, one row of the matrix each. Many rows share a statement, since a statement costs
+    more than a row."""
+    shared = len(rows) // ROWS_A_STATEMENT * ROWS_A_STATEMENT
+    for part, count in ((rows[:shared], ROWS_A_STATEMENT), (rows[shared:], 1)):
+        if len(part):
+            values = list(map(tuple, part.reshape(-1, count * rows.shape[1]).tolist()))
+            connection.exec_driver_sql(_insert(model, count), values)
+
+
+def _insert(model: Any, rows: int) -> str:
+    table = model.__table__
+    names = ", ".join(f'"{c.name}"' for c in table.columns)
+    places = f"({', '.join('?' for _ in table.columns)})"
+    return f"INSERT INTO {table.name} ({names}) VALUES {', '.join([places] * rows)}"
 
 
 def _pack(document: dict[str, Any]) -> bytes:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection, insert, select, update
 
 from db.database import Database, DatabaseError
-from db.documents import insert_rows, put_schedule
+from db.documents import insert_numbers, insert_rows, put_schedule
 from db.models import OpEvent, Run, RunStep, StorageLifetime, TransferEvent, utc_now
 from db.processes import process_started
 from hyperoffload_core.metrics import covered_ns, union_ns
@@ -151,7 +152,7 @@ def _append(connection: Connection, run_id: int, profile: Profile) -> None:
             raise DatabaseError(f"the profile names {name} {int(ids.max())}, but its graph has {count} of them")
     insert_rows(connection, RunStep, _step_rows(run_id, first, profile))
     op_columns = (ops.step + first, ops.start_ns, ops.op, ops.end_ns, ops.copy_ns)
-    insert_rows(connection, OpEvent, _rows(run_id, *op_columns))
+    insert_numbers(connection, OpEvent, _rows(run_id, *op_columns))
     transfer_columns = (
         transfers.step + first,
         transfers.start_ns,
@@ -161,7 +162,7 @@ def _append(connection: Connection, run_id: int, profile: Profile) -> None:
         transfers.bytes,
         transfers.end_ns,
     )
-    insert_rows(connection, TransferEvent, _rows(run_id, *transfer_columns))
+    insert_numbers(connection, TransferEvent, _rows(run_id, *transfer_columns))
     lifetime_columns = (
         lifetimes.step + first,
         lifetimes.start_ns,
@@ -170,7 +171,7 @@ def _append(connection: Connection, run_id: int, profile: Profile) -> None:
         lifetimes.offset,
         lifetimes.bytes,
     )
-    insert_rows(connection, StorageLifetime, _rows(run_id, *lifetime_columns))
+    insert_numbers(connection, StorageLifetime, _rows(run_id, *lifetime_columns))
     losses = connection.execute(select(Run.losses).where(Run.id == run_id)).scalar_one()
     values = {
         **_summary(connection, run_id),
@@ -185,11 +186,10 @@ def _append(connection: Connection, run_id: int, profile: Profile) -> None:
     connection.execute(update(Run).where(Run.id == run_id).values(values))
 
 
-def _rows(run_id: int, *columns: Any) -> list[tuple[int, ...]]:
+def _rows(run_id: int, *columns: Any) -> NDArray[np.int64]:
     # Sorted as the table is clustered: appending to the end of the tree is what makes inserts quick.
     order = np.lexsort(columns[2::-1])
-    run = [run_id] * len(order)
-    return list(zip(run, *(column[order].tolist() for column in columns), strict=True))
+    return np.stack([np.full(len(order), run_id, np.int64), *(column[order] for column in columns)], axis=1)
 
 
 def _step_rows(run_id: int, first: int, profile: Profile) -> list[tuple[int, ...]]:
