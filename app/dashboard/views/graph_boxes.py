@@ -32,8 +32,8 @@ class Around:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A node in words: ``look`` is one of op, prefetch, store, detach; ``number`` its place in the order, empty unless it
-    is an op; ``name`` that of the op, or of the storage that is moved."""
+    """A node in words: ``look`` is one of op, prefetch, store, detach; ``number`` the place of an op in the order, else
+    empty; ``name`` that of the op, or of the storage that is moved."""
 
     look: str
     title: str

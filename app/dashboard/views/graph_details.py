@@ -18,6 +18,7 @@ from hyperoffload_core.sizes import format_bytes, format_ns
 from profiles.plain import visible
 
 MOST_LISTED = 8
+LONGEST = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ def _way(page: Page, node: Node, stage: Stage) -> Way:
 
 def _cell(page: Page, word: run_details.Words) -> Cell:
     if isinstance(word, str):
-        return word
+        return visible(word, LONGEST)
     if word.kind == "transfer":
         return Way(visible(word.text), page.in_run("transfer", word.id))
     return Way(visible(word.text), page.graph(Around(word.kind, word.id)))
