@@ -10,6 +10,7 @@ from db.database import open_database
 from hyperoffload_core.cost import measured_durations, original_durations
 from hyperoffload_core.errors import UserError, near_matches
 from hyperoffload_core.explain.explanation import Explanation, explain
+from hyperoffload_core.explain.questions import parse_ns
 from hyperoffload_core.explain.replay import events_of
 from hyperoffload_core.explain.step import step_of
 from hyperoffload_core.explain.whatif import Answer, what_if
@@ -18,6 +19,10 @@ from hyperoffload_core.recording import Profile
 from hyperoffload_core.retimed import with_times
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.simulator import simulate
+from profiles.filtering import parse_query
+from profiles.moment import Moment, moment
+from profiles.searching import Found, find, searchable
+from profiles.series import memory_curve
 
 
 class ExplainError(UserError):
@@ -62,6 +67,30 @@ def as_it_went(profile: Profile, step: int) -> Schedule:
     went = replace(schedule, durations_ns=tuple(events.op_ns), duration_source=profile.conditions)
     went = replace(went, metrics=replace(went.metrics, lower_bound_ns=sum(events.op_ns)))
     return with_times(went, simulate(schedule, op_ns=events.op_ns, transfer_ns=events.transfer_ns))
+
+
+def step_profile(source: Schedule | Profile, step: int | None) -> tuple[Profile, int]:
+    """The profile to look into and the step in it: of a schedule its prediction, of a run the median step unless one is
+    named. Raises `ExplainError`."""
+    profile = simulate(source) if isinstance(source, Schedule) else source
+    number = profile.median_step if step is None else step
+    if not 0 <= number < profile.step_count:
+        raise ExplainError(f"there is no step {step}; the recorded steps are 0 to {profile.step_count - 1}")
+    return profile, number
+
+
+def found_in(source: Schedule | Profile, step: int | None, query: str) -> Found:
+    """What a search finds in one step. Raises `FilterError`, `ExplainError`."""
+    asked = parse_query(query)
+    profile, number = step_profile(source, step)
+    return find(searchable(profile, number, memory_curve(profile, number).peak[0]), asked)
+
+
+def moment_of(source: Schedule | Profile, step: int | None, when: str) -> Moment:
+    """Who holds memory at a time (``420ms``) or at the peak (``peak``) of one step. Raises `UserError`."""
+    profile, number = step_profile(source, step)
+    time_ns = memory_curve(profile, number).peak[0] if when.strip().lower() == "peak" else parse_ns(when)
+    return moment(profile, time_ns, number)
 
 
 def named_storages(schedule: Schedule, name: str) -> tuple[int, ...]:

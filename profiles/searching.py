@@ -13,9 +13,12 @@ from hyperoffload_core.errors import near_matches
 from hyperoffload_core.explain.verdicts import Cause, TransferVerdict, transfer_verdicts
 from hyperoffload_core.ir import PHASES, TENSOR_CLASSES, Graph
 from hyperoffload_core.recording import Profile
+from hyperoffload_core.sizes import format_bytes, format_ns
 from profiles.alive import layer_of, storage_layers
 from profiles.filtering import FIELDS, KINDS, PEAK, PLURALS, Kind, Query, Term, pattern
 from profiles.lanes import lanes
+
+FOUND_ORDER: tuple[Kind, ...] = ("storage", "transfer", "op")
 
 Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -126,6 +129,24 @@ def find(searched: Searchable, query: Query) -> Found:
             if len(rows):
                 hits[kind] = Hits(things, rows[np.argsort(-things.weight[rows], kind="stable")])
     return Found(hits, "" if hits else _hint(searched, query))
+
+
+def found_words(found: Found) -> str:
+    """How many of each kind, how large, how long; where there is nothing, why."""
+    if not found.count:
+        return f"Nothing found: {found.hint}."
+    return f"{'; '.join(_counted(found.hits[kind]) for kind in FOUND_ORDER if kind in found.hits)}."
+
+
+def _counted(hits: Hits) -> str:
+    kind = hits.things.kind
+    words = f"{hits.count:,} {PLURALS[kind] if hits.count != 1 else kind}"
+    if kind != "op":
+        words += f" of {format_bytes(hits.total('size'))}"
+    if kind != "storage":
+        words += f", {format_ns(hits.total('duration'))} in all"
+    blocking = hits.total("blocking")
+    return words + (f", {format_ns(blocking)} blocking" if blocking else "")
 
 
 def _hint(searched: Searchable, query: Query) -> str:

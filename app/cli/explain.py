@@ -39,6 +39,20 @@ def explain(
             help="`keep NAME`, `prefetch ID earlier by 5ms`, `link x2`, `link in 50GB/s`, `limit 80%`; several times.",
         ),
     ] = None,
+    find: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--find",
+            metavar="QUERY",
+            help="Ops, storages and transfers by name and fields, such as `class:weight blocking>1ms`; several times.",
+        ),
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="TIME", help="Who holds memory at a time (`420ms`) or the `peak`.")
+    ] = None,
+    by: Annotated[
+        str, typer.Option("--by", help="How --at groups them: class, layer, op (that makes them) or name.")
+    ] = "class",
     step: Annotated[
         int | None, typer.Option("--step", min=0, help="A step of a run; the median one unless named.")
     ] = None,
@@ -52,25 +66,36 @@ def explain(
     it could have ended. A cause is a *dependency* (the data was not there), the *link* (busy), *memory* (no room under
     the limit) or the *order* (the schedule could have done better). What would help is tried by playing the step again.
 
-    Example: `hyperoffload explain latest --what-if "link x2" --what-if "limit 80%"`
+    Examples: `hyperoffload explain latest --what-if "link x2" --what-if "limit 80%"`,
+    `hyperoffload explain latest --find "blocking>1ms in:transfers" --at peak --by layer`
     """
-    from app.explaining import ask, explained_source, explained_step, named_storages
+    from app.cli.explain_step import print_found, print_moment, step_document
+    from app.explaining import ask, explained_source, explained_step, found_in, moment_of, named_storages
     from hyperoffload_core.explain.explanation import explanation_document
     from hyperoffload_core.explain.questions import parse_question
     from hyperoffload_core.schedule import Schedule
+    from profiles.alive import GROUPS
+    from profiles.filtering import parse_query
 
     for question in what_if or ():
         parse_question(question)
+    for query in find or ():
+        parse_query(query)
+    group = next((g for g in GROUPS if g == by), None)
+    if group is None:
+        raise OptionError(f"--by {by}: write one of {', '.join(GROUPS)}")
     source = explained_source(schedule, database)
     planned = source if isinstance(source, Schedule) else source.schedule
     kept = named_storages(planned, storage)[:top] if storage is not None else ()
     found = explained_step(source, step, kept)
     moves = _moves(found, transfer) if transfer is not None else []
     answers = [ask(source, step, question) for question in what_if or ()]
-    parts = storage is not None or transfer is not None or stalls or bool(answers)
+    searched = [(query, found_in(source, step, query)) for query in find or ()]
+    moment = moment_of(source, step, at) if at is not None else None
+    parts = storage is not None or transfer is not None or stalls or bool(answers) or bool(searched) or at is not None
     if json:
         document = _document(found, kept, moves, stalls, answers) if parts else explanation_document(found)
-        print_json(document)
+        print_json(document | step_document(searched, moment, group, top))
         return
     console.print(_headline(found), markup=False)
     if not parts:
@@ -83,6 +108,10 @@ def explain(
         _print_move(found, move)
     for answer in answers:
         _print_answer(answer)
+    for query, hits in searched:
+        print_found(query, hits, top)
+    if moment is not None:
+        print_moment(moment, group, top)
 
 
 def _headline(e: Explanation) -> str:

@@ -17,6 +17,7 @@ from app.dashboard.pages.run_stalls import refused, remedy_words
 from app.dashboard.state import State
 from app.dashboard.views import neighbours, pointing
 from app.dashboard.views.answers import AnswerView, answer_view
+from app.dashboard.views.clipping import clipped
 from app.dashboard.views.details import Details, Link, details
 from app.dashboard.views.transfers import window_around
 from app.dashboard.views.why import Why, why
@@ -47,6 +48,7 @@ def panel() -> Any:
             html.Div(question, className="question"),
             dcc.Loading(html.Div(id="run-answer", role="status"), **wait),
             html.Div(id="run-details-graph"),
+            html.Div(id="run-picked-bar", className="picked-bar", hidden=True),
         ],
         id="run-details",
         className="panel explained-side",
@@ -65,17 +67,18 @@ def register(app: dash.Dash, shared: State) -> None:
     @app.callback(
         Output("run-details-what", "children"),
         Output("run-details-graph", "children"),
+        Output("run-picked-bar", "children"),
         Input("run-picked", "data"),
         RUN,
         SHOW,
     )
     def show_details(picked: dict[str, Any] | None, run: dict[str, Any], show: str) -> Any:
         if not picked:
-            return dash.no_update, dash.no_update
+            return dash.no_update, dash.no_update, dash.no_update
         shown = shown_timeline(shared, run, show)
         found = details(shown.main, picked["kind"], picked["id"])
         if found is None:
-            return blank_details(f"This step has no {picked['kind']} {picked['id']}."), None
+            return blank_details(f"This step has no {picked['kind']} {picked['id']}."), None, []
         graph = neighbourhood_chart(shown.main.profile.schedule.graph, found)
         kind, identity = found.graph_place
         way = dcc.Link("More of it in the graph", href=f"/graph/{run['id']}?{kind}={identity}", className="graph-open")
@@ -155,6 +158,14 @@ def details_panel(found: Details, end_ns: int) -> list[Any]:
         html.Div([html.Div([title, html.Div(found.subtitle, className="hint")]), zoom], className="panel-head"),
         parts.facts([(label, _words(words)) for label, words in found.facts]),
     ]
+
+
+def picked_bar(found: Details) -> list[Any]:
+    """What is picked in one line, with the way to its details."""
+    facts = [w for label, words in found.facts if label in ("Time", "On the device") for w in words[:1]]
+    words = " · ".join([found.subtitle, *(w for w in facts if isinstance(w, str))])
+    button = html.Button("Details", className="ask", type="button", **{"data-show": "run-details"})
+    return [html.Span([html.B(clipped(found.title)), " ", words]), button]
 
 
 def why_block(found: Why, pick: tuple[str, int], run_id: int) -> list[Any]:

@@ -49,7 +49,7 @@ def register(app: dash.Dash, shared: State) -> None:
         except FilterError as error:
             words = str(error)
             return f"{words[:1].upper()}{words[1:]}.", None, [], {"display": "none"}
-        height = {"height": 40 + 36 * min(len(found.rows), 8), "display": "block" if found.rows else "none"}
+        height = {"height": 40 + 34 * min(len(found.rows), 6), "display": "block" if found.rows else "none"}
         return None, found.summary, found.rows, height
 
     @app.callback(

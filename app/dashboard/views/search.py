@@ -11,13 +11,11 @@ import numpy as np
 from app.dashboard.theme import class_colour, class_title
 from app.dashboard.views.step import StepView
 from hyperoffload_core.ir import TENSOR_CLASSES
-from hyperoffload_core.sizes import format_bytes, format_ns
 from profiles.filtering import PLURALS, Kind, parse_query
-from profiles.searching import Found, Hits, find
+from profiles.searching import FOUND_ORDER, Found, Hits, find, found_words
 
 MOST_ROWS = 200
 """Of each kind."""
-_ORDER: tuple[Kind, ...] = ("storage", "transfer", "op")
 _TITLES: dict[Kind, str] = {"storage": "Storage", "transfer": "Transfer", "op": "Op"}
 
 
@@ -33,28 +31,14 @@ class SearchView:
 def search_view(view: StepView, text: str) -> SearchView:
     """What a search finds in the step. Raises `profiles.filtering.FilterError`."""
     found = find(view.searchable, parse_query(text))
-    rows = [row for kind in _ORDER if kind in found.hits for row in _rows(found.hits[kind])]
+    rows = [row for kind in FOUND_ORDER if kind in found.hits for row in _rows(found.hits[kind])]
     return SearchView(tuple(rows), summary(found), found)
 
 
 def summary(found: Found) -> str:
-    """How many of each kind, how large, how long; where there is nothing, why."""
-    if not found.count:
-        return f"Nothing found: {found.hint}."
-    parts = [_counted(found.hits[kind]) for kind in _ORDER if kind in found.hits]
+    """What was found in one sentence, and what of it the list has."""
     cut = [f"the first {MOST_ROWS} {PLURALS[kind]}" for kind, hits in found.hits.items() if hits.count > MOST_ROWS]
-    return f"{'; '.join(parts)}." + (f" The list has {' and '.join(cut)}." if cut else "")
-
-
-def _counted(hits: Hits) -> str:
-    kind = hits.things.kind
-    words = f"{hits.count:,} {PLURALS[kind] if hits.count != 1 else kind}"
-    if kind != "op":
-        words += f" of {format_bytes(hits.total('size'))}"
-    if kind != "storage":
-        words += f", {format_ns(hits.total('duration'))} in all"
-    blocking = hits.total("blocking")
-    return words + (f", {format_ns(blocking)} blocking" if blocking else "")
+    return found_words(found) + (f" The list has {' and '.join(cut)}." if cut else "")
 
 
 def _rows(hits: Hits) -> list[dict[str, Any]]:

@@ -1,0 +1,76 @@
+"""`hyperoffload explain --find` and `--at`: what the dashboard finds, the command line finds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from dashboard_example import MIB, example_profile, example_schedule
+
+from app.cli.main import run
+from db.database import open_database
+from db.recordings import RunDescription, record_profile
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("find") / "find.db"
+    opened = open_database(path)
+    schedule = example_schedule()
+    record_profile(opened, RunDescription("measured", schedule, "example"), example_profile(schedule, "measured", 3))
+    opened.close()
+    return path
+
+
+@pytest.fixture
+def explain(database: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What `hyperoffload explain 1` prints, of the given arguments."""
+
+    def explained(*arguments: str, code: int = 0) -> str:
+        assert run(["explain", "1", *arguments, "--database", str(database)]) == code
+        printed = capsys.readouterr()
+        return printed.err if code else printed.out
+
+    return explained
+
+
+def test_things_of_a_step_are_found_by_name_and_fields(explain: Callable[..., str]) -> None:
+    text = explain("--find", "class:activation size>1MiB in:storages", "--find", "op:adamw", "--json")
+    first, second = json.loads(text)["find"]
+    assert first["counts"] == {"storage": 8}
+    assert {row["size_bytes"] for row in first["found"]} == {40 * MIB}
+    assert second["text"].startswith("8 ops, ")
+    assert [row["kind"] for row in second["found"]] == ["op"] * 8
+
+
+def test_who_holds_memory_is_said_for_a_time_and_for_the_peak(explain: Callable[..., str]) -> None:
+    peak = json.loads(explain("--at", "peak", "--by", "layer", "--top", "2", "--json"))["at"]
+    assert peak["needed_bytes"] <= peak["live_bytes"] <= peak["reserved_bytes"]
+    assert sum(group["bytes"] for group in peak["groups"]) == peak["live_bytes"]
+    assert max(len(group["largest"]) for group in peak["groups"]) == 2
+    early = json.loads(explain("--at", "1ms", "--json"))["at"]
+    assert early["time_ns"] == 1_000_000 and early["live_bytes"] < peak["live_bytes"]
+
+
+def test_people_read_tables(explain: Callable[..., str]) -> None:
+    text = explain("--find", "blocking>0", "--at", "90ms", "--by", "name")
+    assert "blocking>0: 6 storages of 240 MiB" in text
+    assert "layer0.hidden" in text
+    assert "idle, could leave and come back" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--find", "colour:red"], "there is no field 'colour'"),
+        (["--at", "soon"], "'soon' is no time"),
+        (["--at", "peak", "--by", "colour"], "write one of class, layer, op, name"),
+    ],
+)
+def test_what_cannot_be_understood_is_one_sentence(
+    explain: Callable[..., str], arguments: list[str], words: str
+) -> None:
+    said = explain(*arguments, code=2).strip()
+    assert words in said and "\n" not in said
