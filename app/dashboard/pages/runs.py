@@ -41,7 +41,7 @@ SEARCH_HELP = (
     ("peak>2GiB", "also limit, out, in (bytes moved in a step)"),
     ("strategy:react", "contains; strategy=reactive is exactly that; also every other text field"),
     ("tag:paper -tag:old", "a - in front turns a condition round"),
-    ("age<2d   when>2026-11-01", "recorded within two days; after a date (UTC)"),
+    ("age<2d", "recorded within two days; when>2026-11-01 after a date (UTC)"),
 )
 
 
@@ -214,9 +214,9 @@ def _search_help() -> Any:
     return dmc.Popover(
         [
             dmc.PopoverTarget(button),
-            dmc.PopoverDropdown([html.Table(html.Tbody(rows), className="plain"), words]),
+            dmc.PopoverDropdown([html.Table(html.Tbody(rows), className="plain"), words], className="runs-help"),
         ],
-        width=520,
+        width=580,
         position="bottom-start",
         shadow="md",
     )

@@ -104,7 +104,7 @@ def dialogs() -> Any:
             dmc.Group(
                 [
                     parts.button("Keep them", "runs-purge-cancel"),
-                    parts.button("Remove for good", "runs-purge-sure", "trash", "filled", color="red"),
+                    parts.button("Remove for good", "runs-purge-sure", "trash", "filled", color="red.9"),
                 ],
                 justify="flex-end",
             ),

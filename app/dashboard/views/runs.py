@@ -94,7 +94,7 @@ def run_rows(runs: Sequence[RunRow]) -> list[dict[str, Any]]:
             "kind_tone": run.kind,
             "status": run.status,
             "status_tone": STATUS_TONES.get(run.status, ""),
-            "reason": _cut(run.reason) or (f"{run.step_count} steps so far" if run.status == "running" else ""),
+            "reason": _cut(run.reason) or (f"steps so far: {run.step_count}" if run.status == "running" else ""),
             "created": run.created.strftime("%Y-%m-%d %H:%M"),
             "deleted": run.deleted is not None,
         }
