@@ -10,11 +10,11 @@ from typing import Any
 from db.database import Database, DatabaseError
 from db.queries import find_run, list_runs
 from db.reading import MOST_ROWS, Answer, QueryError, names_of, run_query
+from profiles.plain import csv_text
 
 RUN = "run"
 # Rows of a file: the same query without the page's smaller bound.
 MOST_ROWS_IN_FILE = 1_000_000
-_ACTING = ("=", "+", "-", "@", "\t", "\r")
 
 
 def ask(database: Database, sql: str, run: str = "", most_rows: int = MOST_ROWS) -> Answer:
@@ -51,9 +51,9 @@ def answer_csv(answer: Answer) -> str:
     """Comma-separated, with a line of headings. A text that a spreadsheet would run begins with an apostrophe."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([_harmless(column) for column in answer.columns])
+    writer.writerow([csv_text(column) for column in answer.columns])
     for row in answer.rows:
-        writer.writerow([_harmless(v) if isinstance(v, str) else cell_text(v) for v in row])
+        writer.writerow([csv_text(v) if isinstance(v, str) else cell_text(v) for v in row])
     return out.getvalue()
 
 
@@ -62,7 +62,3 @@ def answer_json(answer: Answer) -> str:
     rows = [[cell_text(v) if isinstance(v, bytes) else v for v in row] for row in answer.rows]
     document = {"columns": list(answer.columns), "rows": rows} | ({"cut": answer.cut} if answer.cut else {})
     return json.dumps(document, indent=1, ensure_ascii=False)
-
-
-def _harmless(text: str) -> str:
-    return f"'{text}" if text.startswith(_ACTING) else text
