@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from hyperoffload_core.recording import Profile
 
@@ -88,16 +87,31 @@ def inside(found: Addresses, window: Window) -> Addresses:
 
 def occupied(found: Addresses, window: Window, columns: int, rows: int) -> NDArray[np.float64]:
     """Part of each cell of the window, cut into ``rows`` stretches of addresses and ``columns`` of time, that stays
-    take: shape (rows, columns), 0 to 1. Areas are added up as integers (as floats where they would not fit):
-    exact, and a cell that any stay touches is above 0."""
-    time = _edges(window.start_ns, window.end_ns, columns)
-    place = _edges(window.low, window.high, rows)
-    by_time = _overlaps(found.start_ns, found.end_ns, time)
-    by_place = _overlaps(found.low, found.high, place)
-    whole = np.diff(place).astype(np.float64)[:, None] * np.diff(time).astype(np.float64)[None, :]
-    if whole.max(initial=0.0) >= 2.0**62:
-        by_place = by_place.astype(np.float64)
-    area = (by_place.T @ by_time).toarray()
+    take: shape (rows, columns), 0 to 1. Areas are added up as integers (as floats where they would not fit): exact,
+    and a cell that any stay touches is above 0.
+
+    A stay takes, along either axis, whole slices but for a cut at its first and its last one. So its area is a sum of
+    products of such: whole by whole as corners that are summed up afterwards, the cuts one by one.
+    """
+    found = inside(found, window)
+    across = _slices(found.start_ns, found.end_ns, _edges(window.start_ns, window.end_ns, columns))
+    along = _slices(found.low, found.high, _edges(window.low, window.high, rows))
+    whole = along.width.astype(np.float64)[:, None] * across.width.astype(np.float64)[None, :]
+    kind = np.int64 if whole.max(initial=0.0) < 2.0**62 else np.float64
+    both, by_time, by_place, single = (np.zeros((rows + 1, columns + 1), dtype=kind) for _ in range(4))
+    for place, up in ((along.first, 1), (along.last + 1, -1)):
+        for time, sign in ((across.first, 1), (across.last + 1, -1)):
+            np.add.at(both, (place, time), up * sign)
+        for time, cut in across.cuts:
+            np.add.at(by_place, (place, time), -up * cut)
+    for place, cut in along.cuts:
+        for time, sign in ((across.first, 1), (across.last + 1, -1)):
+            np.add.at(by_time, (place, time), -sign * cut)
+        for time, other in across.cuts:
+            np.add.at(single, (place, time), cut.astype(kind) * other)
+    tall, wide = along.width.astype(kind)[:, None], across.width.astype(kind)[None, :]
+    area = both.cumsum(axis=0).cumsum(axis=1)[:-1, :-1] * tall * wide
+    area += by_time.cumsum(axis=1)[:-1, :-1] * wide + by_place.cumsum(axis=0)[:-1, :-1] * tall + single[:-1, :-1]
     return np.divide(area, whole, out=np.zeros(whole.shape), where=whole > 0)
 
 
@@ -131,16 +145,20 @@ def _edges(low: int, high: int, count: int) -> Column:
     return low + steps * whole + steps * rest // count
 
 
-def _overlaps(low: Column, high: Column, edges: Column) -> sparse.csr_array:
-    """How much of each interval lies in each slice between neighbouring edges, as a sparse matrix
-    (intervals, slices)."""
-    count = len(edges) - 1
-    first = np.clip(np.searchsorted(edges, low, side="right") - 1, 0, count)
-    last = np.clip(np.searchsorted(edges, high, side="left"), first, count)
-    touched = last - first
-    interval = np.repeat(np.arange(len(low)), touched)
-    position = np.arange(int(touched.sum())) - np.repeat(np.cumsum(touched) - touched, touched)
-    slice_ = first[interval] + position
-    part = np.minimum(high[interval], edges[slice_ + 1]) - np.maximum(low[interval], edges[slice_])
-    pointer = np.concatenate([[0], np.cumsum(touched)])
-    return sparse.csr_array((np.maximum(part, 0), slice_, pointer), shape=(len(low), count))
+@dataclass(frozen=True)
+class _Slices:
+    """Which slices each interval touches, the ``first`` and the ``last``, and what it leaves of those two (``cuts``:
+    slice and size); ``width`` of every slice."""
+
+    first: Column
+    last: Column
+    cuts: tuple[tuple[Column, Column], tuple[Column, Column]]
+    width: Column
+
+
+def _slices(low: Column, high: Column, edges: Column) -> _Slices:
+    """Intervals that touch ``[edges[0], edges[-1])``."""
+    low, high = np.maximum(low, edges[0]), np.minimum(high, edges[-1])
+    first = np.searchsorted(edges, low, side="right") - 1
+    last = np.searchsorted(edges, high, side="left") - 1
+    return _Slices(first, last, ((first, low - edges[first]), (last, edges[last + 1] - high)), np.diff(edges))
