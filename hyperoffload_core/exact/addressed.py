@@ -7,74 +7,55 @@ copy that is used again was there beside whatever came in between; instead it ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from hyperoffload_core.exact.neighbours import History, Neighbours, Signature
 from hyperoffload_core.exact.search import OutOfTime, Search, from_now
 from hyperoffload_core.exact.states import Start, State, Times
 
 
+@dataclass
 class AddressedSearch(Search):
-    """States also differ in which blocks were there together."""
+    """States also differ in which blocks were there together; ``live`` is the search by live bytes, whose bounds hold
+    here too."""
 
-    @cached_property
-    def live(self) -> Search:
-        """The search by live bytes, whose bounds hold here too."""
-        return Search(self.instance, self.deadline, self.check)
+    live: Search = field(init=False)
 
-    @cached_property
-    def _met(self) -> set[tuple[State, Times]]:
-        """From where the bound on the rest of the step is met by live bytes."""
-        return set()
-
-    @cached_property
-    def neighbours(self) -> Neighbours:
-        return Neighbours(self.instance)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.live = Search(self.instance, self.deadline, self.check)
+        self.neighbours = Neighbours(self.instance)
 
     @property
     def all_decided(self) -> bool:
         """Whether addresses were found or refuted whenever they were asked for, so that what was found is the best."""
         return not self.neighbours.gave_up
 
-    def initial(self) -> Iterator[tuple[State, Times, History | None]]:
-        for state, times, _ in super().initial():
-            history = self.neighbours.at_start(state[2], state[6])
-            if history is not None:
-                yield state, times, history
-
-    def successors(
-        self, state: State, times: Times, history: History | None
-    ) -> Iterator[tuple[State, Times, Start, History | None]]:
-        """As without addresses, as long as there are some."""
-        assert history is not None
-        x, bytes_of = self.instance, self.outlook.bytes_of
-        again = sum(1 << s for s, blocks in enumerate(history.since) if blocks)
-        for choice in self.choices(state, again, history.staying):
-            held = bytes_of(choice.device) + (x.workspace_bytes[choice.running] if choice.running >= 0 else 0)
-            over = held + (x.size_bytes[choice.fetch] if choice.fetch >= 0 else 0) - x.limit_bytes
-            started = state[0] | (1 << choice.running if choice.running >= 0 else 0)
-            idle = self.outlook.pending(started).idle
-            for eviction in self._evictions(choice.clean, over - bytes_of(choice.worthless)):
-                start = Start(times[0], choice.op, choice.store, choice.fetch, eviction | choice.worthless)
-                then, times_then = self.proceed(state, times, choice, start)
-                for after in self.neighbours.after(history, state, choice.running, choice.remote, start, then, idle):
-                    if not self.finished(then):
-                        yield then, times_then, start, after
-                    elif (ended := self.neighbours.at_end(after, then[6])) is not None:
-                        yield then, times_then, start, ended
+    def histories(
+        self, history: History | None, before: State | None, begun: Start | None, then: State
+    ) -> Iterable[History | None]:
+        if history is None or before is None or begun is None:
+            first = self.neighbours.at_start(then[2], then[6])
+            return () if first is None else (first,)
+        running = max(before[1], begun.op)
+        idle = self.outlook.pending(before[0] | (1 << running if running >= 0 else 0)).idle
+        after = self.neighbours.after(history, before, running, begun, then, idle)
+        if not self.finished(then):
+            return after
+        return (ended for one in after if (ended := self.neighbours.at_end(one, then[6])) is not None)
 
     def signature(self, history: History | None) -> Signature | None:
         return None if history is None else self.neighbours.signature(history)
 
-    def closer_bound(self, state: State, times: Times, known_ns: int) -> int:
-        """As much of the rest of the step by live bytes as is needed to tell whether it ends by ``known_ns``."""
+    def closer_bound(self, state: State, times: Times, known_ns: int, best_ns: int) -> int:
+        """The rest of the step by live bytes, exactly if it does not end by ``known_ns``."""
         now, key = times[0], (state, from_now(times))
         rest_ns = self.live.rest_ns
-        if key not in self._met and now + rest_ns.get(key, 0) <= known_ns:
+        if key not in self.live.met and now + rest_ns.get(key, 0) <= known_ns:
             try:
-                if self.live.run(known_ns + 1 - now, start=key) is not None:
-                    self._met.add(key)
+                if self.live.run(known_ns + 1 - now, start=key) is None:
+                    self.live.run(best_ns - now, start=key)
             except OutOfTime:
                 return 0  # the search itself is about to stop, with a bound on the whole step
         return now + rest_ns.get(key, 0)

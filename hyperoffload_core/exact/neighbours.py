@@ -7,8 +7,7 @@ the search needs no offsets, only these pairs, and one assignment as the proof t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, field
 
 from hyperoffload_core.exact.instance import Instance, bits
 from hyperoffload_core.exact.pack import TooManyTries, pack_beside
@@ -40,6 +39,11 @@ class History:
     workspace: int
     staying: int
 
+    @property
+    def left_alone(self) -> int:
+        """Storages beside which something came since they were last used."""
+        return sum(1 << s for s, blocks in enumerate(self.since) if blocks)
+
 
 @dataclass(frozen=True, slots=True)
 class Signature:
@@ -63,7 +67,8 @@ class Neighbours:
     def __post_init__(self) -> None:
         self._names: dict[tuple[int, int], int] = {}
         self._pairs: dict[tuple[int, int], int] = {}
-        self._packed = lru_cache(maxsize=None)(self._pack)
+        self._found: dict[tuple[tuple[int, ...], int], list[int] | None] = {}
+        self._refuted: list[int] = []
 
     def at_start(self, device: int, pool: int) -> History | None:
         """None where there are no addresses."""
@@ -77,15 +82,14 @@ class Neighbours:
         return draft.settled()
 
     def after(
-        self, history: History, state: State, running: int, clean: int, start: Start, then: State, idle: int
+        self, history: History, state: State, running: int, start: Start, then: State, idle: int
     ) -> Iterator[History]:
         """What follows when ``start`` begins in ``state`` and time passes to ``then``; nothing where no addresses are.
 
-        ``running`` is the op that runs then, ``clean`` storages have a valid remote copy, ``idle`` ones no op touches
-        once it has started.
+        ``running`` is the op that runs then, ``idle`` are storages that no op touches once it has started.
         """
         x = self.instance
-        _, _, device, _, storing, fetching, pool = state
+        _, _, device, remote, storing, fetching, pool = state
         draft = _Draft(self, history)
         fetch = 1 << start.prefetch if start.prefetch >= 0 else 0
         for s in bits((start.evicted | fetch) & device):
@@ -98,7 +102,7 @@ class Neighbours:
         used |= 1 << start.store if start.store >= 0 else 0
         at_home = x.lasting & x.persistent & ~pool & idle
         fresh = touched & ~device
-        firm = used | ~clean
+        firm = used | ~remote
         draft.come(bits((fresh | fetch) & ~(fetch & at_home)), firm, start.op)
         if fetch & at_home:
             draft.return_home(start.prefetch, firm)
@@ -107,7 +111,7 @@ class Neighbours:
         if then[1] < 0:
             draft.workspace = -1
         for choice in range(1 << len(apart)):
-            one = draft.copy()
+            one = draft.copy() if apart else draft
             for k, s in enumerate(apart):
                 if choice >> k & 1:
                     one.stay(s)
@@ -152,50 +156,60 @@ class Neighbours:
         pair = (a, b) if a < b else (b, a)
         return 1 << self._pairs.setdefault(pair, len(self._pairs))
 
-    def offsets(self, sizes: Sequence[int], beside: Sequence[int], together: Sequence[int]) -> tuple[int, ...] | None:
-        return self._packed(tuple(sizes), tuple(beside), tuple(together))
-
-    def _pack(
-        self, sizes: tuple[int, ...], beside: tuple[int, ...], together: tuple[int, ...]
-    ) -> tuple[int, ...] | None:
-        """Blocks that find room wherever the others lie come last; the rest is packed exactly."""
+    def offsets(
+        self, names: Sequence[int], sizes: Sequence[int], beside: Sequence[int], together: Sequence[int]
+    ) -> list[int] | None:
+        """An assignment, None if there is none. Blocks that find room wherever the others lie come last; the rest is
+        packed exactly, unless it holds pairs of which no assignment exists."""
         limit = self.instance.limit_bytes
-        left, last = [b for b in range(len(sizes)) if sizes[b]], []
-        remaining = sum(1 << b for b in left)
-        changed = True
-        while changed:
-            changed = False
-            for b in list(left):
-                if always_fits(sizes, b, beside[b] & remaining, limit):
-                    left.remove(b)
-                    last.append(b)
-                    remaining &= ~(1 << b)
-                    changed = True
-        offsets = [0] * len(sizes)
-        index = {b: i for i, b in enumerate(left)}
-
-        def mapped(mask: int) -> int:
-            return sum(1 << index[b] for b in bits(mask & remaining))
-
-        columns = {mapped(mask) for mask in together} - {0}
-        try:
-            found = pack_beside(
-                [sizes[b] for b in left], [mapped(beside[b]) for b in left], columns, limit, _MOST_TRIES
-            )
-        except TooManyTries:
-            self.gave_up = True
+        hard, easy = [b for b in range(len(sizes)) if beside[b]], [b for b in range(len(sizes)) if not beside[b]]
+        remaining = sum(1 << b for b in hard)
+        for b in _repeatedly(hard):
+            if always_fits(sizes, b, beside[b] & remaining, limit):
+                hard.remove(b)
+                easy.append(b)
+                remaining &= ~(1 << b)
+        pairs = 0
+        for b in hard:
+            for other in bits(beside[b] & remaining & ((1 << b) - 1)):
+                pairs |= self._pair(names[b], names[other])
+        if any(not known & ~pairs for known in self._refuted):
             return None
+        key = (tuple(names[b] for b in hard), pairs)
+        if key not in self._found:
+            index = {b: i for i, b in enumerate(hard)}
+
+            def mapped(mask: int) -> int:
+                return sum(1 << index[b] for b in bits(mask & remaining))
+
+            columns = {mapped(mask) for mask in together} - {0}
+            try:
+                self._found[key] = pack_beside(
+                    [sizes[b] for b in hard], [mapped(beside[b]) for b in hard], columns, limit, _MOST_TRIES
+                )
+            except TooManyTries:
+                self.gave_up = True
+                self._found[key] = None
+            if self._found[key] is None:
+                self._refuted.append(pairs)
+        found = self._found[key]
         if found is None:
             return None
-        placed = remaining
-        for b, offset in zip(left, found, strict=True):
+        offsets, placed = [0] * len(sizes), remaining
+        for b, offset in zip(hard, found, strict=True):
             offsets[b] = offset
-        for b in reversed(last):
-            spot = lowest_spot(sizes, offsets, b, beside[b] & placed, limit)
-            assert spot is not None
-            offsets[b] = spot
+        for b in reversed(easy):
+            offsets[b] = lowest_spot(sizes, offsets, b, beside[b] & placed)
             placed |= 1 << b
-        return tuple(offsets)
+        return offsets
+
+
+def _repeatedly(items: list[int]) -> Iterator[int]:
+    """Each item, all of them again as long as some were taken out meanwhile."""
+    before = -1
+    while before != len(items):
+        before = len(items)
+        yield from list(items)
 
 
 def always_fits(sizes: Sequence[int], block: int, beside: int, limit_bytes: int) -> bool:
@@ -203,30 +217,28 @@ def always_fits(sizes: Sequence[int], block: int, beside: int, limit_bytes: int)
     size, alignment = sizes[block], alignment_bytes(sizes[block])
     places = (limit_bytes - size) // alignment + 1
     for other in bits(beside):
-        if not sizes[other]:
-            continue
         span = sizes[other] + size
         aligned = alignment_bytes(sizes[other]) >= alignment
-        places -= span // alignment - 1 if aligned else (span - 2) // alignment + 1
+        places -= (span - alignment) // alignment if aligned else (span - 2) // alignment + 1
     return places > 0
 
 
-def lowest_spot(sizes: Sequence[int], offsets: Sequence[int], block: int, beside: int, limit_bytes: int) -> int | None:
+def lowest_spot(sizes: Sequence[int], offsets: Sequence[int], block: int, beside: int) -> int:
     size, alignment = sizes[block], alignment_bytes(sizes[block])
     at = 0
-    for low, high in sorted((offsets[b], offsets[b] + sizes[b]) for b in bits(beside) if sizes[b]):
+    for low, high in sorted((offsets[b], offsets[b] + sizes[b]) for b in bits(beside)):
         if low >= at + size:
             break
         if high > at:
             at = -(-high // alignment) * alignment
-    return at if at + size <= limit_bytes else None
+    return at
 
 
 class _Draft:
     """A history that is being changed."""
 
     def __init__(self, owner: Neighbours, history: History) -> None:
-        self.owner, self.history = owner, history
+        self.owner = owner
         self.names, self.sizes = list(history.names), list(history.sizes)
         self.beside, self.together, self.offsets = (
             list(history.beside),
@@ -323,12 +335,12 @@ class _Draft:
             ):
                 continue
             placed = sum(1 << o for o in bits(self.beside[b]) if self.offsets[o] >= 0)
-            spot = lowest_spot(self.sizes, self.offsets, b, placed, limit)
-            if spot is None:
-                found = self.owner.offsets(self.sizes, self.beside, self.together)
+            spot = lowest_spot(self.sizes, self.offsets, b, placed)
+            if spot + self.sizes[b] > limit:
+                found = self.owner.offsets(self.names, self.sizes, self.beside, self.together)
                 if found is None:
                     return None
-                self.offsets = list(found)
+                self.offsets = found
                 break
             self.offsets[b] = spot
         return self._value()
@@ -348,17 +360,16 @@ class _Draft:
         self.changed.append(block)
 
     def _value(self) -> History:
-        return replace(
-            self.history,
-            names=tuple(self.names),
-            sizes=tuple(self.sizes),
-            beside=tuple(self.beside),
-            together=tuple(self.together),
-            offsets=tuple(self.offsets),
-            block=tuple(self.block),
-            home=tuple(self.home),
-            since=tuple(self.since),
-            stays=tuple(self.stays),
-            workspace=self.workspace,
-            staying=self.staying,
+        return History(
+            tuple(self.names),
+            tuple(self.sizes),
+            tuple(self.beside),
+            tuple(self.together),
+            tuple(self.offsets),
+            tuple(self.block),
+            tuple(self.home),
+            tuple(self.since),
+            tuple(self.stays),
+            self.workspace,
+            self.staying,
         )

@@ -51,45 +51,38 @@ def find_optimum(
 ) -> Optimum:
     """The best step, given that one of ``known_ns`` that moves ``known_bytes`` is known.
 
-    Searches for at most ``time_limit_s``; ``check`` is called now and then and may raise. The result's step is
-    `UNBOUNDED` if no schedule meets the limit.
+    Searches for at most ``time_limit_s`` of processor time; ``check`` is called now and then and may raise. The
+    result's step is `UNBOUNDED` if no schedule meets the limit.
     """
-    deadline = time.monotonic() + time_limit_s
+    deadline = time.process_time() + time_limit_s
     addressed = AddressedSearch(instance, deadline, check)
     live = addressed.live
     plan: Plan | None = None
     step_ns, moved, bound_ns, fewest = known_ns, known_bytes, 0, False
 
-    def with_addresses(found: Found | None) -> Plan | None:
+    def take(found: Found | None) -> bool:
+        """Whether it has addresses; it is then the best so far."""
+        nonlocal plan, step_ns, moved
         if found is None:
-            return None
-        return packed_within(instance.graph, plan_of_found(instance, found), instance.limit_bytes)
+            return False
+        packed = packed_within(instance.graph, plan_of_found(instance, found), instance.limit_bytes)
+        if packed is not None:
+            plan, step_ns, moved = packed, found.step_ns, found.moved_bytes
+        return packed is not None
 
     try:
         found = live.run(step_ns)
         bound_ns = step_ns if found is None else found.step_ns
-        if found is not None:
-            better = with_addresses(found)
-            if better is None:
-                fewer_moves = live.run(found.step_ns, found.moved_bytes)
-                better = with_addresses(fewer_moves)
-                found = fewer_moves if better is not None else found
-            if better is None:
-                found = addressed.run(step_ns)
-                better = with_addresses(found)
-            if found is not None and better is not None:
-                plan, step_ns, moved = better, found.step_ns, found.moved_bytes
+        if found is not None and not take(found):
+            take(live.run(found.step_ns, found.moved_bytes))
+            if step_ns > bound_ns:
+                take(addressed.run(step_ns))
             if addressed.all_decided:
                 bound_ns = step_ns
         if step_ns < UNBOUNDED:
             found = live.run(step_ns, moved)
-            if found is not None:
-                fewer = with_addresses(found)
-                if fewer is None:
-                    found = addressed.run(step_ns, moved)
-                    fewer = with_addresses(found)
-                if found is not None and fewer is not None:
-                    plan, moved = fewer, found.moved_bytes
+            if found is not None and not take(found):
+                take(addressed.run(step_ns, moved))
         fewest = addressed.all_decided
     except OutOfTime as stopped:
         if bound_ns < step_ns:

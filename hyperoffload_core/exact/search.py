@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -29,6 +29,7 @@ from hyperoffload_core.exact.outlook import Outlook
 from hyperoffload_core.exact.states import Found, Start, State, Times
 
 _NEVER = 1 << 62
+_MOST_KEPT = 50_000
 _Label = tuple[tuple[int, ...], Signature | None]
 _Node = tuple[State, Times, int, int, Start | None, History | None, _Label]
 """(state, its times, bytes moved so far, index of the node before, what started in between, blocks that were together
@@ -74,16 +75,20 @@ class Search:
     outlook: Outlook = field(init=False)
     rest_ns: dict[tuple[State, Times], int] = field(init=False, default_factory=dict)
     """By state and times from now: a lower bound on the rest of the step."""
+    met: set[tuple[State, Times]] = field(init=False, default_factory=set)
+    """From where a step that meets that bound was found."""
 
     def __post_init__(self) -> None:
         self.outlook = Outlook(self.instance)
+        self._known_options: dict[tuple[State, int, int], list[tuple[Choice, int]]] = {}
         self._evictions = lru_cache(maxsize=None)(self._work_out_evictions)
 
     def run(self, best_ns: int, best_bytes: int = -1, start: tuple[State, Times] | None = None) -> Found | None:
         """Without ``best_bytes``: the shortest step, None if it is not below ``best_ns``. With it: of the steps of at
         most ``best_ns`` the one that moves the fewest bytes, None if none moves less than ``best_bytes``.
 
-        From the start of the step, or from the state ``start`` on. Raises `OutOfTime`.
+        From the start of the step, or from the state ``start`` on; then only the duration is meant, and a state from
+        which the rest is known is as good as the end. Raises `OutOfTime`.
         """
         count_bytes = best_bytes >= 0
         nodes: list[_Node] = []
@@ -93,56 +98,66 @@ class Search:
         turned_down: list[int] = []
 
         def push(
-            state: State, times: Times, history: History | None, moved: int, parent: int, begun: Start | None
+            state: State, times: Times, moved: int, parent: int, begun: Start | None, history: History | None
         ) -> None:
             bound, more = self.outlook.bound(state, times)
             if bound > best_ns or (moved + more >= best_bytes if count_bytes else bound == best_ns):
                 turned_down.append(bound)
                 return
-            label = ((*times, moved) if count_bytes else times, self.signature(history))
+            reached = (*times, moved) if count_bytes else times
             known = labels.setdefault(state, [])
-            if any(_covers(other, label) for other in known):
-                return
-            known[:] = [o for o in known if not _covers(label, o)]
-            known.append(label)
-            nodes.append((state, times, moved, parent, begun, history, label))
-            queue_up(bound, moved + more, len(nodes) - 1)
+            for other, together in known:
+                if together is None and _nowhere_later(other, reached):
+                    return
+            before = nodes[parent][0] if parent >= 0 else None
+            for then in self.histories(history, before, begun, state):
+                label = (reached, self.signature(then))
+                if any(_covers(other, label) for other in known):
+                    continue
+                known[:] = [o for o in known if not _covers(label, o)]
+                known.append(label)
+                nodes.append((state, times, moved, parent, begun, then, label))
+                queue_up(bound, moved + more, len(nodes) - 1)
 
         def queue_up(bound: int, least_moved: int, index: int) -> None:
             key = (least_moved, bound) if count_bytes else (bound, least_moved)
             heapq.heappush(queue, (*key, -nodes[index][0][0].bit_count(), -nodes[index][1][0], index))
 
-        for state, times, history in self.initial() if start is None else [(*start, None)]:
-            push(state, times, history, 0, -1, None)
+        for state, times in self.initial() if start is None else [start]:
+            push(state, times, 0, -1, None, None)
         while queue:
             least, second, _, _, index = heapq.heappop(queue)
             state, times, moved, _, _, history, label = nodes[index]
             if not any(label is other for other in labels[state]):
                 continue
             if self.finished(state):
-                self._learn(nodes, expanded, times[0])
-                return self._found(nodes, index)
+                if not count_bytes:
+                    self._learn(nodes, expanded, times[0], index)
+                return self._found(nodes, index, times[0])
             self.expanded += 1
-            if self.expanded & 255 == 0:
+            if self.expanded & 15 == 0:
                 self.check()
-                if time.monotonic() > self.deadline:
+                if time.process_time() > self.deadline:
                     raise OutOfTime(least)
             bound, least_moved = (second, least) if count_bytes else (least, second)
-            closer = self.closer_bound(state, times, bound)
+            closer = self.closer_bound(state, times, bound, best_ns + count_bytes)
             if closer > bound:
                 if closer < best_ns + count_bytes:
                     queue_up(closer, least_moved, index)
                 else:
                     turned_down.append(closer)
                 continue
-            for next_state, next_times, begun, then in self.successors(state, times, history):
-                push(next_state, next_times, then, moved + self._bytes_of(begun), index, begun)
-            if not count_bytes:
-                expanded.append(index)
-        self._learn(nodes, expanded, min(turned_down, default=1 << 60))
+            if start is not None and (state, from_now(times)) in self.met:
+                self._learn(nodes, expanded, closer, index)
+                return self._found(nodes, index, closer)
+            for next_state, next_times, begun in self.successors(state, times, history):
+                push(next_state, next_times, moved + self._bytes_of(begun), index, begun, history)
+            expanded.append(index)
+        if not count_bytes:
+            self._learn(nodes, expanded, min(turned_down, default=_NEVER))
         return None
 
-    def initial(self) -> Iterator[tuple[State, Times, History | None]]:
+    def initial(self) -> Iterator[tuple[State, Times]]:
         """Every choice of homes that fits when the step starts and when it ends."""
         x, bytes_of = self.instance, self.outlook.bytes_of
         free = x.given & x.used & x.movable
@@ -154,9 +169,9 @@ class Search:
             on_device = kept | sum(1 << s for k, s in enumerate(choices) if choice >> k & 1)
             if max(bytes_of(on_device), bytes_of(on_device & x.persistent | outputs)) <= x.limit_bytes:
                 pool = free & ~on_device
-                yield (0, -1, on_device, pool, -1, -1, pool & x.persistent), (0, 0, 0, 0), None
+                yield (0, -1, on_device, pool, -1, -1, pool & x.persistent), (0, 0, 0, 0)
 
-    def choices(self, state: State, again: int = 0, staying: int = 0) -> Iterator[Choice]:
+    def choices(self, state: State, again: int, staying: int) -> Iterator[Choice]:
         """Whatever idle streams may start, memory left aside; not the choice to let nothing run at all.
 
         Clean storages of ``again`` may be fetched although they are there, ``staying`` ones do not leave.
@@ -199,18 +214,27 @@ class Search:
             if not (done >> op & 1 or x.before[op] & ~done or x.reads[op] & ~arrived or x.writes[op] & stored)
         ]
 
-    def successors(
-        self, state: State, times: Times, history: History | None
-    ) -> Iterator[tuple[State, Times, Start, History | None]]:
-        """(state at the next end, its times, what started, history) per choice and way to make room for it."""
-        x, bytes_of = self.instance, self.outlook.bytes_of
-        for choice in self.choices(state):
-            held = bytes_of(choice.device) + (x.workspace_bytes[choice.running] if choice.running >= 0 else 0)
-            over = held + (x.size_bytes[choice.fetch] if choice.fetch >= 0 else 0) - x.limit_bytes
-            dropped = choice.worthless if over > 0 else 0
-            for eviction in self._evictions(choice.clean, over - bytes_of(dropped)):
-                start = Start(times[0], choice.op, choice.store, choice.fetch, eviction | dropped)
-                yield *self.proceed(state, times, choice, start), start, history
+    def successors(self, state: State, times: Times, history: History | None) -> Iterator[tuple[State, Times, Start]]:
+        """(state at the next end, its times, what started) for each choice and each way to make room for it."""
+        for choice, evicted in self._options(state, history):
+            start = Start(times[0], choice.op, choice.store, choice.fetch, evicted)
+            yield *self.proceed(state, times, choice, start), start
+
+    def _options(self, state: State, history: History | None) -> Sequence[tuple[Choice, int]]:
+        """Each choice with each set of storages that may leave to make room for it; kept for when the state returns."""
+        key = (state, 0, 0) if history is None else (state, history.left_alone, history.staying)
+        found = self._known_options.get(key)
+        if found is None:
+            x, bytes_of = self.instance, self.outlook.bytes_of
+            found = []
+            for choice in self.choices(*key):
+                held = bytes_of(choice.device) + (x.workspace_bytes[choice.running] if choice.running >= 0 else 0)
+                over = held + (x.size_bytes[choice.fetch] if choice.fetch >= 0 else 0) - x.limit_bytes
+                for eviction in self._evictions(choice.clean, over - bytes_of(choice.worthless)):
+                    found.append((choice, eviction | choice.worthless))
+            if len(self._known_options) < _MOST_KEPT:
+                self._known_options[key] = found
+        return found
 
     def proceed(self, state: State, times: Times, choice: Choice, start: Start) -> tuple[State, Times]:
         """Start what was chosen and let time pass to the next end."""
@@ -219,33 +243,52 @@ class Search:
         running, remote = choice.running, choice.remote
         device = choice.device & ~start.evicted | (1 << choice.fetch if choice.fetch >= 0 else 0)
         storing, fetching = max(storing, choice.store), max(fetching, choice.fetch)
-        op_end = _NEVER if running < 0 else times[1] if choice.op < 0 else now + x.durations_ns[choice.op]
-        out_end = _NEVER if storing < 0 else times[2] if choice.store < 0 else now + x.out_ns[choice.store]
-        in_end = _NEVER if fetching < 0 else times[3] if choice.fetch < 0 else now + x.in_ns[choice.fetch]
-        then = min(op_end, out_end, in_end)
+        op_end = out_end = in_end = then = _NEVER
+        if running >= 0:
+            then = op_end = times[1] if choice.op < 0 else now + x.durations_ns[choice.op]
+        if storing >= 0:
+            out_end = times[2] if choice.store < 0 else now + x.out_ns[choice.store]
+            then = min(then, out_end)
+        if fetching >= 0:
+            in_end = times[3] if choice.fetch < 0 else now + x.in_ns[choice.fetch]
+            then = min(then, in_end)
         if op_end == then:
-            done, running, op_end = done | 1 << running, -1, _NEVER
+            done, running = done | 1 << running, -1
         if out_end == then:
-            remote, storing, out_end = remote | 1 << storing, -1, _NEVER
+            remote, storing = remote | 1 << storing, -1
         if in_end == then:
-            fetching, in_end = -1, _NEVER
-        started = done | (1 << running if running >= 0 else 0)
+            fetching = -1
+        started, busy = done, 0
+        if running >= 0:
+            started, busy = done | 1 << running, x.touched[running]
+        if storing >= 0:
+            busy |= 1 << storing
         pending = self.outlook.pending(started)
-        busy = (x.touched[running] if running >= 0 else 0) | (1 << storing if storing >= 0 else 0)
         device &= ~(pending.idle & ~busy & (~x.lasting | pool & remote))
-        ends = tuple(then if end == _NEVER else end for end in (op_end, out_end, in_end))
         return (done, running, device, remote & pending.needed, storing, fetching, pool), (
             then,
-            ends[0],
-            ends[1],
-            ends[2],
+            op_end if running >= 0 else then,
+            out_end if storing >= 0 else then,
+            in_end if fetching >= 0 else then,
         )
 
-    def closer_bound(self, state: State, times: Times, known_ns: int) -> int:  # noqa: ARG002 - nothing is worked out
-        """A lower bound on the step's end, where one beyond ``known_ns`` is known."""
+    def closer_bound(self, state: State, times: Times, known_ns: int, best_ns: int) -> int:  # noqa: ARG002
+        """A lower bound on the step's end, where one beyond ``known_ns`` is known; what does not end before ``best_ns``
+        is of no interest."""
         return times[0] + self.rest_ns.get((state, from_now(times)), 0)
 
-    def signature(self, history: History | None) -> Signature | None:  # noqa: ARG002 - there is none
+    def histories(
+        self,
+        history: History | None,  # noqa: ARG002 - nothing is known, as `signature`
+        before: State | None,  # noqa: ARG002
+        begun: Start | None,  # noqa: ARG002
+        then: State,  # noqa: ARG002
+    ) -> Iterable[History | None]:
+        """What may be known of addresses in ``then``, which follows on ``before``; nothing where there are none."""
+        return (None,)
+
+    def signature(self, history: History | None) -> Signature | None:  # noqa: ARG002
+        """What of it counts when states are compared."""
         return None
 
     def finished(self, state: State) -> bool:
@@ -277,18 +320,24 @@ class Search:
 
     def _bytes_of(self, start: Start) -> int:
         sizes = self.instance.size_bytes
-        return sum(sizes[s] for s in (start.store, start.prefetch) if s >= 0)
+        stored = sizes[start.store] if start.store >= 0 else 0
+        return stored + (sizes[start.prefetch] if start.prefetch >= 0 else 0)
 
-    def _learn(self, nodes: list[_Node], expanded: list[int], step_ns: int) -> None:
-        """No step from an expanded state ends before ``step_ns``."""
+    def _learn(self, nodes: list[_Node], expanded: list[int], step_ns: int, end: int = -1) -> None:
+        """No step from an expanded state ends before ``step_ns``, and one from those that led to ``end`` does then."""
         for index in expanded:
             state, times = nodes[index][:2]
             key = (state, from_now(times))
             self.rest_ns[key] = max(self.rest_ns.get(key, 0), step_ns - times[0])
+        while end >= 0:
+            state, times, _, end = nodes[end][:4]
+            key = (state, from_now(times))
+            self.rest_ns[key] = step_ns - times[0]
+            self.met.add(key)
 
-    def _found(self, nodes: list[_Node], index: int) -> Found:
-        state, times, moved, parent, start, _, _ = nodes[index]
-        step_ns, total = times[0], moved
+    def _found(self, nodes: list[_Node], index: int, step_ns: int) -> Found:
+        state, _, moved, parent, start, _, _ = nodes[index]
+        total = moved
         starts: list[Start] = []
         while start is not None:
             starts.append(start)
@@ -302,7 +351,14 @@ def from_now(times: Times) -> Times:
 
 
 def _covers(one: _Label, other: _Label) -> bool:
-    """Whether one is nowhere later, and can follow wherever the other does."""
-    if not all(a <= b for a, b in zip(one[0], other[0], strict=True)):
+    """Whether one is nowhere later, and whatever follows the other can follow it."""
+    if not _nowhere_later(one[0], other[0]):
         return False
     return one[1] is None or other[1] is None or one[1].within(other[1])
+
+
+def _nowhere_later(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Of two `Times`, or of two with moved bytes behind them."""
+    return (
+        one[0] <= other[0] and one[1] <= other[1] and one[2] <= other[2] and one[3] <= other[3] and one[-1] <= other[-1]
+    )
