@@ -5,16 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from typing import Any
 
 from db.database import Database, DatabaseError
 from db.queries import find_run, list_runs
 from db.reading import MOST_ROWS, Answer, QueryError, names_of, run_query
-from profiles.plain import csv_text
 
 RUN = "run"
 # Rows of a file: the same query without the page's smaller bound.
 MOST_ROWS_IN_FILE = 1_000_000
+_ACTING = ("=", "+", "-", "@", "\t", "\r")
 
 
 def ask(database: Database, sql: str, run: str = "", most_rows: int = MOST_ROWS) -> Answer:
@@ -51,14 +52,26 @@ def answer_csv(answer: Answer) -> str:
     """Comma-separated, with a line of headings. A text that a spreadsheet would run begins with an apostrophe."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([csv_text(column) for column in answer.columns])
+    writer.writerow([_harmless(column) for column in answer.columns])
     for row in answer.rows:
-        writer.writerow([csv_text(v) if isinstance(v, str) else cell_text(v) for v in row])
+        writer.writerow([_harmless(v) if isinstance(v, str) else cell_text(v) for v in row])
     return out.getvalue()
 
 
 def answer_json(answer: Answer) -> str:
     """One document: ``columns`` and ``rows``, and ``cut`` when there are more rows."""
-    rows = [[cell_text(v) if isinstance(v, bytes) else v for v in row] for row in answer.rows]
+    rows = [
+        [v if v is None or isinstance(v, (int, str)) or _finite(v) else cell_text(v) for v in row]
+        for row in answer.rows
+    ]
     document = {"columns": list(answer.columns), "rows": rows} | ({"cut": answer.cut} if answer.cut else {})
     return json.dumps(document, indent=1, ensure_ascii=False)
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, float) and math.isfinite(value)
+
+
+def _harmless(text: str) -> str:
+    # Nothing else is changed: a saved policy or a log has many lines, and a file holds all there is.
+    return f"'{text}" if text.startswith(_ACTING) else text

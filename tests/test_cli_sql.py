@@ -96,11 +96,15 @@ def test_without_a_name_the_newest_run_that_moves_something_is_meant(database: D
         ask(database, "SELECT :walk")
 
 
+def test_numbers_that_json_does_not_know_are_texts() -> None:
+    assert json.loads(answer_json(Answer(("x", "y"), [(float("inf"), 0.5)], 0)))["rows"] == [["inf", 0.5]]
+
+
 def test_bytes_are_named_and_formulas_are_harmless() -> None:
-    answer = Answer(("=a", "b"), [("@x", b"\0\1"), ("-1", -1.5)], 0, "cut")
-    assert answer_csv(answer) == "'=a,b\n'@x,<2 bytes>\n'-1,-1.5\n"
+    answer = Answer(("=a", "b"), [("@x", b"\0\1"), ("-1", -1.5), ("two\nlines", 3)], 0, "cut")
+    assert answer_csv(answer) == "'=a,b\n'@x,<2 bytes>\n'-1,-1.5\n\"two\nlines\",3\n"
     assert json.loads(answer_json(answer)) == {
         "columns": ["=a", "b"],
-        "rows": [["@x", "<2 bytes>"], ["-1", -1.5]],
+        "rows": [["@x", "<2 bytes>"], ["-1", -1.5], ["two\nlines", 3]],
         "cut": "cut",
     }
