@@ -82,7 +82,7 @@ def register(app: dash.Dash, shared: State) -> None:
         graph = neighbourhood_chart(shown.main.profile.schedule.graph, found)
         kind, identity = found.graph_place
         way = dcc.Link("More of it in the graph", href=f"/graph/{run['id']}?{kind}={identity}", className="graph-open")
-        return details_panel(found, shown.end_ns), [graph, way]
+        return details_panel(found, shown.end_ns), [graph, way], picked_bar(found)
 
     @app.callback(
         Output("run-details-why", "children"),
