@@ -8,16 +8,63 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from browsing import JOB_MS, Served, picture, serve, stop, watched
+from browsing import JOB_MS, Served, chart_box, picture, serve, stop, watched
 from playwright.sync_api import Browser, Page, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.mindspore]
 VIEW = {"width": 1280, "height": 900}
 
 
+LAST_COPY_IN = """() => {
+  const chart = document.querySelector('#run-timeline .js-plotly-plot');
+  chart.scrollIntoView({ block: 'center' });
+  const bars = chart._fullData.find((t) => t.type === 'bar' && t.name.startsWith('Copy in'));
+  const i = bars.customdata.length - 1;
+  const { xaxis, yaxis2 } = chart._fullLayout;
+  const { left, top } = chart.getBoundingClientRect();
+  return {
+    x: left + xaxis._offset + xaxis.d2p(bars.base[i] + bars.x[i] / 2),
+    y: top + yaxis2._offset + yaxis2.d2p(bars.y[i]),
+    id: bars.customdata[i][2],
+  };
+}"""
+
+
 def predicted(page: Page) -> None:
     expect(page.locator("#tune-numbers .tag")).to_contain_text("predicted", timeout=JOB_MS)
     expect(page.locator("#tune-numbers .card")).to_have_count(5, timeout=JOB_MS)
+
+
+def test_a_dragged_prefetch_becomes_a_rule(page: Page, served: Served) -> None:
+    """Shift and drag a copy in to the left; the same by keyboard for the transfer that is picked."""
+    page.goto(f"{served.address}/run/2")
+    page.locator("#run-timeline .bars").first.wait_for(state="attached", timeout=JOB_MS)
+    box = chart_box(page)
+    page.locator("#run-alive tbody tr").first.wait_for(timeout=JOB_MS)
+    page.wait_for_load_state("networkidle")
+    page.wait_for_timeout(1000)
+    at = page.evaluate(LAST_COPY_IN)
+    while (again := page.evaluate(LAST_COPY_IN)) != at:  # panels above it are still being filled
+        at = again
+        page.wait_for_timeout(500)
+    page.keyboard.down("Shift")
+    page.mouse.move(at["x"], at["y"])
+    page.mouse.down()
+    page.mouse.move(at["x"] - box["width"] / 20, at["y"], steps=4)
+    expect(page.locator(".drag-mark")).to_contain_text(re.compile(r"\d [mµ]s earlier"))
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    page.wait_for_url("**/tune/2?earlier=*")
+    expect(page.get_by_label("Policy as TOML")).to_have_value(
+        re.compile(r'prefetch_earlier = "[0-9.]+ms"'), timeout=JOB_MS
+    )
+    expect(page.locator("#tune-decisions")).to_contain_text(re.compile("The prefetch of '.*' starts"), timeout=JOB_MS)
+
+    page.goto(f"{served.address}/run/2?picked=transfer:{at['id']}")
+    expect(page.locator("#run-earlier")).to_contain_text("Start the prefetch of", timeout=JOB_MS)
+    page.get_by_role("button", name="Try it").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/tune/2?earlier=*1000000")
 
 
 def test_two_people_tune_recompile_and_restore(browser: Browser, recorded: Path, tmp_path: Path) -> None:
@@ -36,7 +83,7 @@ def test_two_people_tune_recompile_and_restore(browser: Browser, recorded: Path,
         # a changed limit is predicted, for each page by itself
         limit = first.get_by_label("Memory limit", exact=True)
         limit.fill("1%")
-        expect(first.locator("#tune-numbers")).to_contain_text("Nothing to predict yet")
+        expect(first.locator("#tune-numbers")).to_contain_text("Nothing to predict yet", timeout=JOB_MS)
         limit.fill("75%")
         predicted(first)
         expect(first.locator("#tune-unchanged")).to_contain_text("do as in this run")
@@ -57,7 +104,7 @@ def test_two_people_tune_recompile_and_restore(browser: Browser, recorded: Path,
         second.get_by_role("button", name="Recompile", exact=True).click()
         expect(first.locator("#job-panel")).to_contain_text("job", timeout=JOB_MS)
         first.reload()
-        expect(limit).to_have_value(chosen)
+        expect(limit).to_have_value(chosen, timeout=JOB_MS)
         expect(first.locator("#job-open")).to_be_visible(timeout=JOB_MS)
         expect(second.locator("#job-open")).to_be_visible(timeout=JOB_MS)
         first.locator("#job-open").click()
@@ -69,15 +116,15 @@ def test_two_people_tune_recompile_and_restore(browser: Browser, recorded: Path,
         name = second.get_by_label("Memory limit", exact=True)
         name.fill("90%")
         second.get_by_role("button", name="Save version").click()
-        expect(second.locator("#tune-versions tbody tr")).to_have_count(2)
+        expect(second.locator("#tune-versions tbody tr")).to_have_count(2, timeout=JOB_MS)
         second.get_by_role("textbox", name="From").or_(second.get_by_label("From", exact=True)).first.click()
         second.get_by_role("option", name="Version 1").click()
-        expect(second.locator("#tune-diff .removed")).to_have_text('-memory_limit = "80%"')
+        expect(second.locator("#tune-diff .removed")).to_have_text('-memory_limit = "80%"', timeout=JOB_MS)
         expect(second.locator("#tune-diff .added")).to_have_text('+memory_limit = "90%"')
         second.get_by_role("button", name="Restore the version on the left").click()
-        expect(second.locator("#tune-versions tbody tr")).to_have_count(3)
-        expect(name).to_have_value("80%")
-        expect(second.locator("#tune-diff")).to_have_text("No difference.")
+        expect(second.locator("#tune-versions tbody tr")).to_have_count(3, timeout=JOB_MS)
+        expect(name).to_have_value("80%", timeout=JOB_MS)
+        expect(second.locator("#tune-diff")).to_have_text("No difference.", timeout=JOB_MS)
         assert second.evaluate("document.documentElement.scrollWidth") <= VIEW["width"]
         assert served.complaints == []
         assert other.complaints == []

@@ -310,7 +310,8 @@ def test_a_drag_of_a_prefetch_is_its_storage_and_how_much_earlier() -> None:
 
     def drag(transfer: Transfer, by_ms: float) -> Drag | str:
         lane = "copy_in" if transfer.kind == "prefetch" else "copy_out"
-        return dragged(shown, {"x": (transfer.start_ns + transfer.end_ns) / 2e6, "y": rows[lane], "by": by_ms})
+        # a little beside the bar
+        return dragged(shown, {"x": transfer.start_ns / 1e6 - 0.01, "y": rows[lane], "by": by_ms, "pixel": 0.01})
 
     found = drag(fetch, 1.5)
     assert found == Drag(name, 1_500_000)

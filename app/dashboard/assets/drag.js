@@ -41,7 +41,8 @@
       if (!from || !document.getElementById("run-earlier")) return;
       event.stopImmediatePropagation();
       event.preventDefault();
-      held = { chart, from, left: from.left, by: 0, mark: null };
+      const { range, _length } = chart._fullLayout.xaxis;
+      held = { chart, from, left: from.left, by: 0, mark: null, pixel: (range[1] - range[0]) / _length };
       draw();
     },
     true,
@@ -63,10 +64,10 @@
   function release(event) {
     if (!held) return;
     event?.stopImmediatePropagation();
-    const { from, by, mark } = held;
+    const { from, by, mark, pixel } = held;
     held = null;
     mark.remove();
-    window.dash_clientside.set_props("run-drag", { data: { x: from.x, y: from.y, by, at: Date.now() } });
+    window.dash_clientside.set_props("run-drag", { data: { x: from.x, y: from.y, by, pixel, at: Date.now() } });
   }
   document.addEventListener("mouseup", release, true);
   document.addEventListener("keydown", (event) => {

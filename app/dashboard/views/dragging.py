@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
+
 from app.dashboard.views.lanes import MS
-from app.dashboard.views.pointing import item_under
-from app.dashboard.views.timeline import Timeline
+from app.dashboard.views.timeline import LANE_HEIGHT, Timeline
 from hyperoffload_core.schedule import Schedule
 
 LEAST_NS = 100
+REACH = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,8 @@ class Drag:
 
 def dragged(shown: Timeline, drag: dict[str, Any]) -> Drag | str:
     """What a drag from (``x`` ms, ``y`` on the lanes' axis) by ``by`` ms to the left means, or what is wrong with it in
-    one sentence."""
-    item = item_under({"xvals": [drag["x"]], "yvals": [drag["y"]], "yaxes_id": "y2"}, shown)
+    one sentence. Within `REACH` pixels (of ``pixel`` ms) the nearest bar is meant."""
+    item = _nearest(shown, drag["x"] * MS, drag["y"], REACH * drag["pixel"] * MS)
     schedule = shown.main.profile.schedule
     name = prefetched_name(schedule, *item) if item is not None else None
     if name is None:
@@ -34,6 +36,16 @@ def dragged(shown: Timeline, drag: dict[str, Any]) -> Drag | str:
     if by_ns < LEAST_NS:
         return "Drag the copy in to the left: a Prefetch can only start earlier."
     return Drag(name, by_ns)
+
+
+def _nearest(shown: Timeline, time_ns: float, height: float, reach_ns: float) -> tuple[str, int] | None:
+    """The op or transfer of the row at a height that is nearest to a time; a bar may be thinner than a pixel."""
+    for row in shown.main.lanes.rows:
+        if abs(height - shown.centres[row.key]) <= LANE_HEIGHT / 2 and len(row.lane.item):
+            away = np.maximum(np.maximum(row.lane.start_ns - time_ns, time_ns - row.lane.end_ns), 0)
+            nearest = int(np.argmin(away))
+            return (row.kind, int(row.lane.item[nearest])) if away[nearest] <= reach_ns else None
+    return None
 
 
 def prefetched_name(schedule: Schedule, kind: str, identity: int) -> str | None:
