@@ -159,13 +159,14 @@ class Neighbours:
     def offsets(
         self, names: Sequence[int], sizes: Sequence[int], beside: Sequence[int], together: Sequence[int]
     ) -> list[int] | None:
-        """An assignment, None if there is none. Blocks that find room wherever the others lie come last; the rest is
-        packed exactly, unless it holds pairs of which no assignment exists."""
+        """An assignment, None if there is none. Blocks that find room wherever the others lie come last, also those
+        that can lie where another of their size does; the rest is packed exactly, unless it holds pairs of which no
+        assignment exists."""
         limit = self.instance.limit_bytes
         hard, easy = [b for b in range(len(sizes)) if beside[b]], [b for b in range(len(sizes)) if not beside[b]]
         remaining = sum(1 << b for b in hard)
         for b in _repeatedly(hard):
-            if always_fits(sizes, b, beside[b] & remaining, limit):
+            if always_fits(sizes, b, beside[b] & remaining, limit) or _as_another(sizes, beside, b, remaining):
                 hard.remove(b)
                 easy.append(b)
                 remaining &= ~(1 << b)
@@ -210,6 +211,13 @@ def _repeatedly(items: list[int]) -> Iterator[int]:
     while before != len(items):
         before = len(items)
         yield from list(items)
+
+
+def _as_another(sizes: Sequence[int], beside: Sequence[int], block: int, remaining: int) -> bool:
+    """Whether the block was beside none but blocks that one of the ``remaining`` of its size was beside, too."""
+    mine = beside[block] & remaining
+    others = remaining & ~beside[block] & ~(1 << block)
+    return any(sizes[b] == sizes[block] and not mine & ~beside[b] for b in bits(others))
 
 
 def always_fits(sizes: Sequence[int], block: int, beside: int, limit_bytes: int) -> bool:
