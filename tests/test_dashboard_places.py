@@ -170,7 +170,7 @@ def test_very_many_spans_of_a_row_become_their_exact_share_of_each_slice() -> No
     assert len(shown.bars[0].tier) == 12_000 > OUTLINES
     device = next(t for t in tiers.figure(shown, (0, 120_000))["data"] if t["name"].startswith("on the device"))
     x, y = numbers(device["x"]).reshape(-1, 6), numbers(device["y"]).reshape(-1, 6)
-    area = ((x[:, 2] - x[:, 1]) * 1e6 * (y[:, 0] - y[:, 1]) / (0.82 - 0.46)).sum()
+    area = ((x[:, 3] - x[:, 2]) * 1e6 * (y[:, 1] - y[:, 2]) / (0.82 - 0.46)).sum()
     assert area == pytest.approx(7 * 12_000)
 
 
@@ -206,7 +206,7 @@ def crowded(count: int) -> StepView:
     start = np.arange(count, dtype=np.int64) * 10
     zero = np.zeros(count, dtype=np.int64)
     lives = StorageLifetimes(zero, zero + ACT, start % 4000, zero + 1, start, start + 7)
-    top = StorageLifetimes(*(np.array([v]) for v in (0, HIDDEN, 2**30, 1, 5_000, 5_001)))
+    top = StorageLifetimes(*(np.array([v]) for v in (0, HIDDEN, 2**30, 1, 3_000, 3_001)))
     both = (np.concatenate(pair) for pair in zip(vars(lives).values(), vars(top).values(), strict=True))
     steps = replace(profile.steps, step_ns=np.array([count * 10]))
     return StepView(replace(profile, lifetimes=StorageLifetimes(*both), steps=steps))

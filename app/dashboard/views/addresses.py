@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from app.dashboard import theme
 from app.dashboard.views.lane_traces import packed, plain
-from app.dashboard.views.lanes import BARS, MS
+from app.dashboard.views.lanes import BARS, MS, joined
 from app.dashboard.views.marks import cursor_shape
 from app.dashboard.views.pointing import clicked_time
 from app.dashboard.views.step import StepView
@@ -134,16 +134,16 @@ def _bars(shown: AddressMap, found: Addresses, colour: str) -> dict[str, Any]:
 
 
 def _outlines(shown: AddressMap, found: Addresses, colour: str) -> dict[str, Any]:
-    unit, gap = shown.unit[1], np.full(len(found.storage), np.nan)
-    start, end, low, high = found.start_ns / MS, found.end_ns / MS, found.low / unit, found.high / unit
+    unit = shown.unit[1]
+    x, y = joined(found.start_ns / MS, found.end_ns / MS, found.low / unit, found.high / unit)
     return {
         "type": "scatter",
-        "mode": "lines",
-        "x": packed(np.column_stack([start, start, end, end, start, gap]).ravel()),
-        "y": packed(np.column_stack([low, high, high, low, low, gap]).ravel()),
+        "mode": "none",
+        "x": packed(x),
+        "y": packed(y),
         "fill": "toself",
         "fillcolor": colour,
-        "line": {"width": 0.5, "color": colour, "simplify": False},
+        "line": {"simplify": False},
         "hoverinfo": "skip",
     }
 

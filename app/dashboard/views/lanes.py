@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 # Spans in the window up to which each level of detail is drawn (how they were chosen: docs/dashboard.md).
 LABELLED = 300
-BARS = 2_000
+BARS = 400
 OUTLINES = 4_000
 BINS = 1_200
 # Letters of a bar's text that fit into the width of the chart.
@@ -96,6 +96,16 @@ def outline(lane: Lane, window: tuple[int, int]) -> Outline:
     edges = window[0] + (window[1] - window[0]) * np.arange(BINS + 1, dtype=np.int64) // BINS
     busy = np.diff(lane.busy_until(edges)) / np.maximum(np.diff(edges), 1)
     return Outline(np.repeat(edges / MS, 2), np.concatenate([[0.0], np.repeat(busy, 2), [0.0]]))
+
+
+def joined(left: Floats, right: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Many rectangles as one path (x, y) to be filled without a line: from one corner to each of them and back. A path
+    with gaps would cost the browser an element for each."""
+    if not len(left):
+        return np.empty(0), np.empty(0)
+    hub_x, hub_y = np.full_like(left, left[0]), np.full_like(left, low[0])
+    x = np.column_stack([hub_x, left, left, right, right, left])
+    return x.ravel(), np.column_stack([hub_y, low, high, high, low, low]).ravel()
 
 
 def fitted(text: str, letters: int, end: bool = False) -> str:

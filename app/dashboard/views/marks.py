@@ -16,7 +16,8 @@ Floats = NDArray[np.float64]
 Places = dict[str, tuple[float, float]]
 
 MOST_ARROWS = 40
-MOST_MARKED = 1_000
+# A frame is an element of the page each.
+MOST_MARKED = 200
 
 
 def returns(view: StepView, window: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from app.dashboard import theme
 from app.dashboard.views.lane_traces import packed, plain
-from app.dashboard.views.lanes import BARS, MS, OUTLINES
+from app.dashboard.views.lanes import BARS, MS, OUTLINES, joined
 from app.dashboard.views.step import StepView
 from hyperoffload_core.sizes import format_bytes, format_ns
 from profiles.plain import visible
@@ -126,16 +126,15 @@ def _hover(view: StepView, tier: str, storage: int, transfer: int, start: int, e
 
 
 def _polygons(found: Rectangles, colour: str) -> dict[str, Any]:
-    gap = np.full(len(found.row), np.nan)
-    start, end, top, bottom = found.start_ns / MS, found.end_ns / MS, found.row + found.top, found.row + found.bottom
+    x, y = joined(found.start_ns / MS, found.end_ns / MS, found.row + found.bottom, found.row + found.top)
     return {
         "type": "scatter",
-        "mode": "lines",
-        "x": packed(np.column_stack([start, start, end, end, start, gap]).ravel()),
-        "y": packed(np.column_stack([bottom, top, top, bottom, bottom, gap]).ravel()),
+        "mode": "none",
+        "x": packed(x),
+        "y": packed(y),
         "fill": "toself",
         "fillcolor": colour,
-        "line": {"width": 0.3, "color": colour, "simplify": False},
+        "line": {"simplify": False},
         "hoverinfo": "skip",
     }
 
