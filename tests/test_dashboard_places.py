@@ -242,8 +242,8 @@ def test_detail_follows_the_number_of_stays_and_the_highest_address_is_never_los
 def test_a_click_finds_the_storage_at_a_time_and_an_address_also_where_none_is_drawn_singly() -> None:
     shown = AddressMap(crowded(50_000))
     unit = shown.unit[1]
-    assert addresses.clicked(shown, {"xvals": [5_000 / 1e6], "yvals": [(2**30 + 0.5) / unit]}) == (HIDDEN, 5_000)
-    assert addresses.clicked(shown, {"xvals": [5_001 / 1e6], "yvals": [(2**30 + 0.5) / unit]}) == (None, 5_001)
+    assert addresses.clicked(shown, {"xvals": [3_000 / 1e6], "yvals": [(2**30 + 0.5) / unit]}) == (HIDDEN, 3_000)
+    assert addresses.clicked(shown, {"xvals": [3_001 / 1e6], "yvals": [(2**30 + 0.5) / unit]}) == (None, 3_001)
     assert addresses.clicked(shown, {"points": [{"customdata": ACT}], "xvals": [0.0]}) == (ACT, 0)
     assert addresses.clicked(shown, None) == (None, None)
 
