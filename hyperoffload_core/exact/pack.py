@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -42,12 +42,26 @@ def pack_beside(
     if any(size > capacity_bytes for size in sizes):
         return None
     stacked = stacked_offsets(frozenset(sizes), capacity_bytes)
-    columns = [bits(mask) for mask in together]
+    cliques = {*together, *_cliques(sizes, beside)}
+    columns = [bits(mask) for mask in cliques]
+    if any(sum(sizes[b] for b in column) > capacity_bytes for column in columns):
+        return None
     neighbours = [bits(mask) for mask in beside]
     tries = _Tries(most_tries)
     if stacked is None:
         return _placed_upwards(sizes, neighbours, columns, capacity_bytes, tries)
     return _placed_by_choices(sizes, neighbours, columns, capacity_bytes, stacked, tries)
+
+
+def _cliques(sizes: Sequence[int], beside: Sequence[int]) -> Iterator[int]:
+    """Around each block, blocks of which each is beside all others, large ones first."""
+    for block, mask in enumerate(beside):
+        clique, common = 1 << block, mask
+        while common:
+            other = max(bits(common), key=lambda b: (sizes[b], (beside[b] & common).bit_count()))
+            clique |= 1 << other
+            common &= beside[other]
+        yield clique
 
 
 @dataclass
@@ -78,6 +92,11 @@ def _placed_by_choices(
                 allowed &= _beside_others([sizes[o] for o in column if o != b], stacked, capacity_bytes - size)
         domains.append(allowed)
     offsets = [-1] * len(sizes)
+    beside = [sum(1 << b for b in others) for others in neighbours]
+    alike = [
+        {o for o in others if sizes[o] == sizes[b] and beside[o] & ~(1 << b) == beside[b] & ~(1 << o)}
+        for b, others in enumerate(neighbours)
+    ]
 
     def place(domains: list[int], left: int) -> bool:
         if not left:
@@ -92,6 +111,8 @@ def _placed_by_choices(
                     low = bisect_right(stacked, at - sizes[other])
                     high = bisect_left(stacked, at + size)
                     then[other] &= ~((1 << high) - (1 << low)) if high > low else -1
+                    if other in alike[block]:  # whatever they hold can be exchanged: the first lies lower
+                        then[other] &= -1 << high if other > block else (1 << low) - 1
                     if not then[other]:
                         break
             else:
