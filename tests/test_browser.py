@@ -169,7 +169,7 @@ def test_the_scheme_follows_the_system_until_it_is_chosen(browser: Browser, serv
 
 def test_the_list_leads_to_a_comparison_by_keyboard(page: Page, served: Served) -> None:
     page.goto(served.address)
-    expect(page.locator(".ag-center-cols-container .ag-row").first).to_be_visible()
+    expect(page.locator(".ag-row a").first).to_be_visible()
     for box in page.locator(".ag-row input[type=checkbox]").all()[:2]:
         box.focus()
         page.keyboard.press("Space")
