@@ -112,11 +112,15 @@ def watched(context: BrowserContext, served: Served) -> Page:
     return page
 
 
-def picture(page: Page, name: str) -> None:
+def picture(page: Page, name: str, of: str | None = None) -> None:
+    """A picture of the page, or ``of`` one element of it (a selector)."""
     if PICTURES is not None:
         PICTURES.mkdir(parents=True, exist_ok=True)
         page.wait_for_timeout(800)
-        page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
+        if of is not None:
+            page.locator(of).screenshot(path=PICTURES / f"{name}.png")
+        else:
+            page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
 
 
 def chart_box(page: Page) -> FloatRect:

@@ -1,0 +1,109 @@
+"""Tier bars, address map and graph page in a real browser: one window for all charts, one pick, and the way through the
+graph with the keyboard alone."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from browsing import Served, picture
+from playwright.sync_api import FloatRect, Page, expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.mindspore]
+
+RANGE = "name => document.querySelector(`#${name} .js-plotly-plot`).layout.xaxis.range"
+
+
+def plot(page: Page, name: str) -> FloatRect:
+    """Where the plot itself is, once something is drawn in it."""
+    page.wait_for_function(
+        "name => document.querySelector(`#${name} .js-plotly-plot`)?.data?.some(t => t.x || t.z)", arg=name
+    )
+    area = page.locator(f"#{name} .nsewdrag").first
+    area.scroll_into_view_if_needed()
+    box = area.bounding_box()
+    assert box is not None
+    return box
+
+
+def drag(page: Page, box: FloatRect, low: float, high: float, level: float) -> None:
+    across, y = box["width"], box["y"] + box["height"] * level
+    page.mouse.move(box["x"] + across * low, y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + across * high, y + 3, steps=6)
+    page.mouse.up()
+
+
+def wait_for_same_range(page: Page, shown: list[float], *names: str) -> None:
+    for name in names:
+        page.wait_for_function(
+            "([name, low, high]) => { const r = document.querySelector(`#${name} .js-plotly-plot`).layout.xaxis.range; "
+            "return Math.abs(r[0] - low) < 1e-6 * (high - low) && Math.abs(r[1] - high) < 1e-6 * (high - low); }",
+            arg=[name, *shown],
+        )
+
+
+def test_all_charts_show_one_window_and_a_pick_leads_through_the_graph(page: Page, served: Served) -> None:
+    page.goto(f"{served.address}/run/2")
+    box = plot(page, "tiers-chart")
+    whole = page.evaluate(RANGE, "tiers-chart")
+    picture(page, "tiers", "#tiers")
+    picture(page, "addresses", "#addresses")
+
+    drag(page, box, 0.3, 0.6, 0.7)
+    page.wait_for_function(f"whole => ({RANGE})('run-timeline')[1] < whole[1] * 0.8", arg=whole)
+    part = page.evaluate(RANGE, "run-timeline")
+    assert part[1] - part[0] == pytest.approx((whole[1] - whole[0]) * 0.3, rel=0.05)
+    wait_for_same_range(page, part, "tiers-chart", "addresses-chart")
+    page.get_by_role("button", name="Whole step").click()
+    wait_for_same_range(page, whole, "run-timeline", "tiers-chart", "addresses-chart")
+
+    box = plot(page, "tiers-chart")
+    page.mouse.click(box["x"] + box["width"] * 0.5, box["y"] + box["height"] - 2)
+    row = page.locator("#tiers-table tbody tr").last.locator("button")
+    expect(page.locator("#run-details h2").first).to_contain_text(row.text_content() or "?")
+
+    box = plot(page, "addresses-chart")
+    page.mouse.click(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.97)
+    expect(page.locator("#addresses-words")).to_contain_text(
+        re.compile(r"Live.*reserved.*Largest free hole", re.DOTALL)
+    )
+    page.get_by_label("Storages to show").fill("class:weight")
+    expect(page.locator("#tiers-words")).to_contain_text(re.compile(r"\d+ storages"))
+    page.get_by_label("Storages to show").fill("size>")
+    expect(page.locator("#tiers-words [role=alert]")).to_be_visible()
+
+    held = page.locator("#run-details h2").first.text_content()
+    page.get_by_role("link", name="More of it in the graph").click()
+    page.wait_for_url(re.compile(r"/graph/2\?storage=\d+"))
+    expect(page.locator("#graph-details h2")).to_have_text(held or "?")
+    store = page.locator(".graph-box.store, .graph-box.prefetch, .graph-box.op").first
+    store.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".graph-box.picked")).to_have_count(1)
+    page.wait_for_function("() => location.search.includes('picked=')")
+    picture(page, "graph")
+    page.reload()
+    expect(page.locator(".graph-box.picked")).to_have_count(1)
+    page.locator("#graph-stages").get_by_text("Side by side").click()
+    expect(page.locator(".graph-part")).to_have_count(2)
+
+    page.get_by_label("Find an op or a storage").fill("softmax")
+    found = page.locator("#graph-found a").first
+    expect(found).to_be_visible()
+    found.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/graph/2\?(op|storage)=\d+$"))
+    page.get_by_role("link", name="Show it in the run").click()
+    page.wait_for_url(re.compile(r"/run/2\?.*picked="))
+    expect(page.locator("#run-details .facts").first).to_be_visible()
+
+    page.get_by_role("link", name="Graph", exact=True).click()
+    page.wait_for_url(re.compile(r"/graph/2$"))
+    expect(page.locator(".graph-box.layer").first).to_be_visible()
+    picture(page, "graph-layers")
+    page.locator(".graph-box.layer").first.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/graph/2\?layer="))
+    expect(page.locator(".graph-box.op").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
