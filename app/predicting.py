@@ -116,6 +116,23 @@ def sweep_policies(policy: Policy, strategies: Sequence[str], limits: Sequence[s
     )
 
 
+def nearest_met(
+    policy: Policy, limit_bytes: int, policies: Sequence[Policy], predictions: Sequence[Prediction]
+) -> Prediction | None:
+    """Of a sweep's predictions so far, the one for the policy under the largest limit that is no larger than
+    ``limit_bytes``: its schedule meets this limit as well, so that a step of that length is possible."""
+    plain = policy.model_copy(update={"name": "", "memory_limit": None})
+    met = [
+        p
+        for asked, p in zip(policies, predictions, strict=False)
+        if p.limit_bytes <= limit_bytes
+        and p.metrics is not None
+        and not p.over_bytes
+        and asked.model_copy(update={"name": "", "memory_limit": None}) == plain
+    ]
+    return max(met, key=lambda p: p.limit_bytes, default=None)
+
+
 def sweep_limits(live_peak_bytes: int, smallest_bytes: int) -> tuple[str, ...]:
     """Limits for a curve: shares of the live peak that can be met, in the order of `SWEPT`, the smallest second."""
     floor = -(-1000 * smallest_bytes // max(1, live_peak_bytes)) / 10

@@ -11,7 +11,7 @@ import pytest
 
 from app.actions import Problem, compile_problem
 from app.planner import Ask, Planner, ask_of
-from app.predicting import hurried, predict, sweep, sweep_limits, sweep_policies, tiers_of
+from app.predicting import hurried, nearest_met, predict, sweep, sweep_limits, sweep_policies, tiers_of
 from app.requests import CompileRequest
 from db.database import open_database
 from db.recordings import RunDescription, record_profile
@@ -114,6 +114,19 @@ def test_limits_of_a_curve_can_be_met() -> None:
     assert limits[:3] == ("100%", "33.3%", "70%")
     assert min(float(limit[:-1]) for limit in limits) == 33.3
     assert sweep_limits(1000, 1000) == ("100%",)
+
+
+def test_a_schedule_for_a_smaller_limit_answers_for_a_larger_one(problem: Problem) -> None:
+    own = Policy(name="mine", memory_limit="75%", strategy="reactive")
+    policies = sweep_policies(own, ["reactive", "none"], ["100%", "70%", "60%"])
+    points = list(sweep(problem, policies))
+    by_limit = {policies[n].memory_limit: points[n] for n in (0, 2, 4)}
+    limit = points[0].limit_bytes
+    assert nearest_met(own, limit * 3 // 4, policies, points) == by_limit["70%"]
+    assert nearest_met(own, limit * 3 // 4, policies, points[:2]) is None
+    assert nearest_met(own, limit // 2, policies, points) is None
+    other = own.model_copy(update={"rules": (Rule(tensor_class="weight", action="keep"),)})
+    assert nearest_met(other, limit, policies, points) is None
 
 
 def test_a_cancelled_prediction_stops(problem: Problem) -> None:

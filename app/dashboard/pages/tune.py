@@ -60,8 +60,9 @@ def register(app: dash.Dash, shared: State) -> None:
     job_panel.register(app, shared)
     tune_hardware.register(app, shared)
     tune_versions.register(app, shared)
-    tune_preview.register(app, shared, Planner(shared.path))
-    tune_limit.register(app, shared, Planner(shared.path, niceness=SWEEP_NICENESS, unwatched_s=UNWATCHED_S))
+    curve = Planner(shared.path, niceness=SWEEP_NICENESS, unwatched_s=UNWATCHED_S)
+    tune_limit.register(app, shared, curve)
+    tune_preview.register(app, shared, Planner(shared.path), curve)
     app.clientside_callback(
         _TO_ADDRESS, Output("tune-address", "data"), Input("policy-valid", "data"), prevent_initial_call=True
     )

@@ -183,7 +183,7 @@ def _marks(run: RunRow, now: dict[str, Any] | None) -> list[Mark]:
         limit = run.memory_limit_bytes if run.strategy != "none" else run.device_bytes
         marks.append(Mark(f"run {run.id} now, {run.kind}", limit, run.step_median_ns, run.device_bytes))
     if now is not None:
-        title = f"this policy, predicted ({now['strategy']})"
+        title = "this policy, predicted"
         marks.append(Mark(title, now["limit_bytes"], now["step_ns"], now["memory_bytes"]))
     return marks
 

@@ -23,15 +23,16 @@ from app.dashboard.views.preview import (
     sentence,
 )
 from app.planner import Planner, Ticket, ask_of
-from app.predicting import Prediction, tiers_of
+from app.predicting import Prediction, nearest_met, tiers_of
 from db.queries import RunRow, get_run
 from hyperoffload_core.policy import policy_from_document
 from hyperoffload_core.sizes import format_bytes
 from hyperoffload_core.strategies import STRATEGIES
 
 POLL_MS = 250
-AT_ONCE_S = 1.5
-"""How long a change waits for its answer before the page polls for it."""
+AT_ONCE_S = 0.7
+"""How long a change waits for its answer before the page polls for it, and shows what the curve knows."""
+PENDING = "preview pending"
 
 
 def numbers_panel(run: RunRow) -> Any:
@@ -56,8 +57,10 @@ def decisions_panel() -> Any:
     )
 
 
-def register(app: dash.Dash, shared: State, planner: Planner) -> None:
+def register(app: dash.Dash, shared: State, planner: Planner, curve: Planner) -> None:
+    """``curve`` is the planner of the limit curve, whose points answer first where a prediction takes longer."""
     outputs = [
+        Output("tune-numbers", "className"),
         Output("tune-numbers", "children"),
         Output("tune-decisions", "children"),
         Output("tune-now", "data"),
@@ -78,13 +81,27 @@ def register(app: dash.Dash, shared: State, planner: Planner) -> None:
             wrong = check(Draft(**draft), shared.ground(run_id)).error or "the text is no policy"
         if wrong:
             planner.cancel(page)
-            return _trouble("warn", f"Nothing to predict yet: {sentence(wrong)}"), _no_decisions(), None, True
+            return (
+                "preview",
+                _trouble("warn", f"Nothing to predict yet: {sentence(wrong)}"),
+                _no_decisions(),
+                None,
+                True,
+            )
         policy = policy_from_document(valid)
         asked = ask_of(f"run:{run_id}", [policy], hardware["hardware"], hardware["overrides"])
         ticket = planner.ask(page, asked)
-        if not ticket.wait(AT_ONCE_S):
-            return dash.no_update, dash.no_update, dash.no_update, False
-        return _answer(shared, run_id, ticket)
+        if ticket.wait(AT_ONCE_S):
+            return _answer(shared, run_id, ticket)
+        ground, swept = shared.ground(run_id), curve.ticket(page)
+        limit_bytes = policy.limit_bytes(ground.live_peak_bytes, ground.device_bytes)
+        known = None
+        if swept is not None and (swept.ask.hardware, swept.ask.overrides) == (asked.hardware, asked.overrides):
+            known = nearest_met(policy, limit_bytes, swept.ask.policies, list(swept.predictions))
+        if known is None:
+            return PENDING, dash.no_update, dash.no_update, dash.no_update, False
+        how = f"predicted: the schedule for {format_bytes(known.limit_bytes)} meets this limit too"
+        return PENDING, *_shown(shared, run_id, known, how, "a better one is being looked for …"), False
 
     @app.callback(
         [Output(o.component_id, o.component_property, allow_duplicate=True) for o in outputs],
@@ -95,27 +112,32 @@ def register(app: dash.Dash, shared: State, planner: Planner) -> None:
     )
     def poll(_: int | None, run_id: int, page: str) -> Any:
         ticket = planner.ticket(page)
-        if ticket is None:
-            return dash.no_update, dash.no_update, dash.no_update, True
-        if not ticket.wait(0):
-            return dash.no_update, dash.no_update, dash.no_update, False
+        if ticket is None or not ticket.wait(0):
+            return (*(dash.no_update,) * 4, ticket is None)
         return _answer(shared, run_id, ticket)
 
 
 def _answer(shared: State, run_id: int, ticket: Ticket) -> Any:
     if ticket.state == "replaced":  # the newer change answers
-        return (dash.no_update,) * 4
+        return (dash.no_update,) * 5
     if ticket.state == "failed" or not ticket.predictions:
-        return _trouble("bad", sentence(ticket.problem or "nothing was predicted")), _no_decisions(), None, True
+        said = sentence(ticket.problem or "nothing was predicted")
+        return "preview", _trouble("bad", said), _no_decisions(), None, True
     prediction = ticket.predictions[0]
+    # an unhurried strategy would be no preview: options say how it was hurried
+    how = effort_words([o.name for o in STRATEGIES[prediction.strategy].options])
+    took = f"under {format_bytes(prediction.limit_bytes)}, in {ticket.elapsed_s:.1f} s"
+    return "preview", *_shown(shared, run_id, prediction, how, took), True
+
+
+def _shown(shared: State, run_id: int, prediction: Prediction, how: str, took: str) -> tuple[Any, Any, Any]:
+    """Numbers, decisions and the mark on the curve."""
     tone, words = outcome(prediction)
     if prediction.metrics is None or prediction.tiers is None:
-        return _trouble(tone, words), _no_decisions(), None, True
+        return _trouble(tone, words), _no_decisions(), None
     run = get_run(shared.database, run_id)
     schedule = shared.schedule(run_id)
-    # an unhurried strategy would be no preview: options say how it was hurried
-    options = [o.name for o in STRATEGIES[prediction.strategy].options]
-    numbers = _numbers(changes(run, prediction.metrics), effort_words(options), f"in {ticket.elapsed_s:.1f} s")
+    numbers = _numbers(changes(run, prediction.metrics), how, took)
     notes = [parts.notice(tone, words)] if words else []
     said = [note for note in prediction.notes if not note.startswith("over the memory limit")]
     # What came of a rule is an answer to the person; the rest is the strategy's own account.
@@ -125,7 +147,7 @@ def _answer(shared: State, run_id: int, ticket: Ticket) -> Any:
         rows = [html.Li(sentence(note)) for note in others]
         notes.append(html.Details([html.Summary(count), html.Ul(rows, className="hint")], className="notes"))
     found = decisions(schedule.graph.original, tiers_of(schedule), prediction.tiers)
-    return numbers, [*notes, *_decisions(found)], _mark(prediction), True
+    return numbers, [*notes, *_decisions(found)], _mark(prediction)
 
 
 def _mark(prediction: Prediction) -> dict[str, Any]:

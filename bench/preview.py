@@ -1,0 +1,105 @@
+"""From a changed limit to the shown prediction on the Tune page, in a real browser: python -m bench.preview [GRAPH]
+
+LLaMA-3-8B's training step on ascend-910c with strategy `hyperoffload`, unless a graph file is given. The limit curve is
+stopped first. A limit that was asked for before is answered from memory, so each is asked for once.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMAND = [sys.executable, str(ROOT / "hyperoffload.py")]
+LIMITS = ("80%", "72%", "65%", "58%", "50%", "43%", "36%", "30%", "25%", "20%")
+SHOWN = "(document.querySelector('#tune-numbers .preview-how')?.innerText ?? '')"
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="hyperoffload-bench-") as name:
+        folder = Path(name)
+        graph = Path(sys.argv[1]) if len(sys.argv) > 1 else folder / "graph.json.gz"
+        if len(sys.argv) <= 1:
+            _run("capture", "llama3-8b-train", "--output", str(graph))
+        database = folder / "runs.db"
+        recorded = ("--limit", "60%", "--strategy", "reactive", "--hardware", "ascend-910c")
+        _run("compile", str(graph), *recorded, "--database", str(database))
+        with _served(database) as address:
+            rows = _measured(address)
+    print("| limit | change to shown, s | of it predicting, s |\n|---|--:|--:|")
+    for limit, shown_s, predicted_s in rows:
+        print(f"| {limit} | {shown_s:.2f} | {predicted_s:.1f} |")
+
+
+def _measured(address: str) -> list[tuple[str, float, float]]:
+    """For each limit the seconds until its prediction is on the page, and what the page says predicting took."""
+    rows = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium") or "/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
+        )
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.goto(f"{address}/tune/1?strategy=hyperoffload")
+        before = _changed(page, "")
+        if page.locator("#tune-sweep-stop").is_visible():
+            page.locator("#tune-sweep-stop").click()
+        page.wait_for_timeout(3000)
+        field = page.get_by_label("Memory limit", exact=True)
+        for limit in LIMITS:
+            began = time.perf_counter()
+            field.fill(limit)
+            before = _changed(page, before)
+            elapsed = time.perf_counter() - began
+            took = re.search(r"in ([0-9.]+) s", before)
+            rows.append((limit, elapsed, float(took[1]) if took else float("nan")))
+            page.wait_for_timeout(300)
+        browser.close()
+    return rows
+
+
+def _changed(page: Page, before: str) -> str:
+    """What is written beside the numbers once it names another limit."""
+    page.wait_for_function(f"before => /under/.test({SHOWN}) && {SHOWN} !== before", arg=before, timeout=120_000)
+    return str(page.evaluate(SHOWN))
+
+
+@contextmanager
+def _served(database: Path) -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [*COMMAND, "serve", "--database", str(database), "--port", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                urllib.request.urlopen(address, timeout=2).close()
+                break
+            except (urllib.error.URLError, ConnectionError):
+                time.sleep(0.1)
+        yield address
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def _run(*arguments: str) -> None:
+    subprocess.run([*COMMAND, *arguments], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    main()
