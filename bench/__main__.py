@@ -25,6 +25,7 @@ SECTIONS = (
     ("Small graphs against the proved optimum", "bench.optimum"),
     ("Address assignment", "bench.pack"),
     ("The database", "bench.database"),
+    ("A prediction on the Tune page", "bench.preview"),
     ("The dashboard in a browser", "bench.dashboard"),
 )
 HEAD = "# Benchmarks\n\nWritten by `make bench`. Each section is the output of one command."
