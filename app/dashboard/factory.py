@@ -26,6 +26,7 @@ NAVIGATION = (
     ("/", "Runs", "runs"),
     ("/new", "New", "plus"),
     ("/compare", "Compare", "compare"),
+    ("/experiments", "Experiments", "experiments"),
     ("/sql", "SQL", "sql"),
 )
 _log = logging.getLogger(__name__)

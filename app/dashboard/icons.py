@@ -33,6 +33,7 @@ SHAPES: dict[str, str] = {
     "archive": "M4 5h16v4H4zM6 9v10h12V9M10 13h4",
     "undo": "M8 5L4 9l4 4M4 9h10a5 5 0 010 10H9",
     "graph": "M4 5h7v5H4zM13 14h7v5h-7zM11 7.500h5.500v6.500",
+    "experiments": "M10 3v6L5 19a2 2 0 001.800 2h10.400A2 2 0 0019 19L14 9V3M8 3h8M8 15h8",
     "peak": "M3 19l6-10 3 5 3-8 6 13z",
 }
 

@@ -11,8 +11,8 @@
       if (window.location.pathname !== "/compare" || !shown) return;
       const query = new URLSearchParams(window.location.search);
       for (const [name, value, usual] of [["tab", tab, "decisions"], ["axis", axis, "time"], ["by", by, "layer"]]) {
-        if (value && value !== usual) query.set(name, value);
-        else query.delete(name);
+        query.delete(name);
+        if (value && value !== usual) query.append(name, value);
       }
       const text = query.toString().replaceAll("%2C", ",");
       history.replaceState(history.state, "", window.location.pathname + (text ? `?${text}` : ""));

@@ -110,7 +110,6 @@ def _choice(state: State, chosen: list[RunRow], asked: CompareAsked) -> Any:
                     clearable=True,
                     placeholder="Add a run: type any part of it" if len(chosen) < MOST_COMPARED else "",
                     nothingFoundMessage=f"None of the newest {MOST_OFFERED} that match what is typed",
-                    debounce=400,
                 ),
                 dmc.Select(
                     id="compare-baseline",
