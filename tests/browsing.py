@@ -28,6 +28,8 @@ WORKLOAD = "demo" if PICTURES else "tiny"
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 JOB_MS = 240_000
+# Other tests run beside these on the same cores.
+expect.set_options(timeout=20_000)
 
 
 @dataclass

@@ -113,6 +113,66 @@ def test_a_zoom_shows_what_the_database_holds(page: Page, served: Served) -> Non
     )
 
 
+def test_a_selected_stretch_has_the_recorded_numbers_and_its_address_shows_it_again(page: Page, served: Served) -> None:
+    """Select with the mouse, zoom with the brush and the keys, split the memory otherwise; the address restores it."""
+    page.goto(f"{served.address}/run/2")
+    box = chart_box(page)
+    page.keyboard.press("v")
+    page.wait_for_function("() => document.querySelector('.js-plotly-plot')._fullLayout.dragmode === 'select'")
+    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 150)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 160, steps=5)
+    page.mouse.up()
+    expect(page.locator("#run-selected")).to_contain_text("Selected")
+    page.wait_for_url(re.compile(r"[?&]selected=\d+-\d+"))
+    found = re.search(r"selected=(\d+)-(\d+)", page.url)
+    assert found is not None
+    start, end = int(found[1]), int(found[2])
+    database = open_database(served.database, create=False)
+    step = median_step(database, 2)
+    ops = ops_window(database, 2, step, start, end)
+    database.close()
+    assert 0 < start < end
+    expect(page.locator("#run-selected")).to_contain_text(f"{len(ops.op):,}")
+
+    whole = shown_range(page)
+    brush = page.locator("#run-brush")
+    brush.scroll_into_view_if_needed()
+    area = brush.bounding_box()
+    assert area is not None
+    page.mouse.move(area["x"] + area["width"] * 0.5, area["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(area["x"] + area["width"] * 0.7, area["y"] + 24, steps=5)
+    page.mouse.up()
+    page.wait_for_url(re.compile(r"[?&]window=\d+-\d+"))
+    low, high = shown_range(page)
+    assert (low - whole[0]) / (whole[1] - whole[0]) == pytest.approx(0.5, abs=0.02)
+    assert (high - low) / (whole[1] - whole[0]) == pytest.approx(0.2, abs=0.02)
+    page.get_by_label("How the memory is split").first.click()
+    page.get_by_role("option", name="By layer").click()
+    expect(page.locator("#run-legend")).to_contain_text(re.compile("optimizer|decoder|blocks"))
+    page.wait_for_url(re.compile("[?&]by=layer"))
+    address = page.url
+
+    page.goto(address)
+    chart_box(page)
+    assert shown_range(page) == pytest.approx((low, high))
+    expect(page.locator("#run-selected")).to_contain_text(f"{len(ops.op):,}")
+    expect(page.locator("#run-legend")).to_contain_text(re.compile("optimizer|decoder|blocks"))
+    page.locator("h1").click()
+    page.keyboard.press("Escape")
+    expect(page.locator("#run-selected")).to_be_empty()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
+
+    page.goto(f"{served.address}/run/2?step=all")
+    box = chart_box(page)
+    page.mouse.click(box["x"] + box["width"] * 0.9, box["y"] + 120)
+    page.wait_for_url(re.compile(r"/run/2\?step=2&"))
+
+
 def test_a_click_explains_an_op_a_time_and_a_storage(page: Page, served: Served) -> None:
     page.goto(f"{served.address}/run/2")
     expect(page.locator("#run-alive .plain tbody tr").first).to_be_visible()

@@ -64,7 +64,9 @@
     const low = (box.left - left) / width;
     const high = (box.right - left) / width;
     const side = event.target.classList;
-    const part = side.contains("low") ? "low" : side.contains("high") ? "high" : side.contains("brush-window") ? "all" : "new";
+    // A window that is the whole step cannot be moved: a drag inside makes a smaller one.
+    const inside = side.contains("brush-window") && high - low < 0.98 ? "all" : "new";
+    const part = side.contains("low") ? "low" : side.contains("high") ? "high" : inside;
     held = { left, width, at, low, high, part, range: [low, high] };
     area.setPointerCapture(event.pointerId);
   });
