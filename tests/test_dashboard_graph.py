@@ -237,6 +237,12 @@ def test_layers_count_ops_time_and_each_storage_once(view: StepView) -> None:
     }
 
 
+def test_a_phase_of_one_layer_stands_in_the_first_row(view: StepView) -> None:
+    found = layers_of(view)
+    assert next(b for b in found.boxes if b.phase == "optimizer").row == 0
+    assert {box.row for box in found.boxes} == set(range(found.rows))
+
+
 def test_flows_are_bytes_that_one_layer_writes_and_another_reads(view: StepView) -> None:
     found = layers_of(view)
     graph = view.profile.schedule.graph
@@ -268,7 +274,7 @@ def test_boxes_of_layers_do_not_lie_on_each_other_and_the_rest_is_counted() -> N
     shown = overview(found)
     assert len(found.boxes) <= 200
     # 150 layers, the loss and the optimizer.
-    assert found.rows + found.left_out == 152
+    assert len({box.layer for box in found.boxes}) + found.left_out == 152
     assert len(set(shown.corners)) == len(shown.corners) == len(found.boxes)
     columns = {left for left, _ in shown.corners}
     assert all(b - a >= WIDTH for a, b in pairwise(sorted(columns)))

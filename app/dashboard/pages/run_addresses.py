@@ -16,8 +16,6 @@ from app.dashboard.views.addresses import AddressMap
 from app.dashboard.views.marks import cursor_shape
 from hyperoffload_core.sizes import format_bytes
 
-WINDOW = Given("run-window", "data")
-PLACES = Given("addresses-places", "data")
 MOST_AT_TOP = 5
 DETAILS = {
     "bars": "each stay a rectangle",
@@ -50,43 +48,28 @@ def register(app: dash.Dash, shared: State) -> None:
     def shown(run: dict[str, Any], show: str) -> AddressMap:
         return AddressMap(shown_timeline(shared, run, show).main)
 
-    def span(view: AddressMap, window: list[int] | None, places: list[float] | None) -> addresses.Window:
-        return view.window((window[0], window[1]) if window else None, (places[0], places[1]) if places else None)
-
     @app.callback(
         Output("addresses-chart", "figure"),
         Output("addresses-legend", "children"),
         Output("addresses-detail", "children"),
         Input("run-show", "value"),
-        WINDOW,
-        PLACES,
+        Input("run-window", "data"),
+        Input("addresses-places", "data"),
         Given("run-cursor", "data"),
         RUN,
     )
-    def draw(show: str, window: list[int] | None, places: list[float] | None, cursor: int, run: dict[str, Any]) -> Any:
+    def draw(show: str, window: Any, places: Any, cursor: int, run: dict[str, Any]) -> Any:
         view = shown(run, show)
-        part = span(view, window, places)
-        return addresses.figure(view, part, cursor), _legend(view), _detail(view, part)
-
-    @app.callback(
-        Output("addresses-chart", "figure", allow_duplicate=True),
-        Output("addresses-detail", "children", allow_duplicate=True),
-        Input("run-window", "data"),
-        Input("addresses-places", "data"),
-        RUN,
-        SHOW,
-        prevent_initial_call=True,
-    )
-    def follow(window: list[int] | None, places: list[float] | None, run: dict[str, Any], show: str) -> Any:
-        view = shown(run, show)
-        part = span(view, window, places)
+        part = view.window((window[0], window[1]) if window else None, (places[0], places[1]) if places else None)
+        if ctx.triggered_id not in ("run-window", "addresses-places"):
+            return addresses.figure(view, part, cursor), _legend(view), _detail(view, part)
         patch = dash.Patch()
         patch["data"] = list(addresses.traces(view, part))
-        given = addresses.layout(view, part, None)
+        axis = addresses.layout(view, part, None)["xaxis"]
         # Another revision, so that the browser takes this range instead of the one the user left.
         for key in ("range", "uirevision"):
-            patch["layout"]["xaxis"][key] = given["xaxis"][key]
-        return patch, _detail(view, part)
+            patch["layout"]["xaxis"][key] = axis[key]
+        return patch, dash.no_update, _detail(view, part)
 
     @app.callback(
         Output("addresses-chart", "figure", allow_duplicate=True),

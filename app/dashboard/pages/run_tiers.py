@@ -83,7 +83,6 @@ def register(app: dash.Dash, shared: State) -> None:
         Output("tiers-added", "data"),
         Output("tiers-words", "children"),
         Output("tiers-table", "children"),
-        Output("tiers-chart", "figure"),
         Output("tiers-chart", "style"),
         Input("tiers-search", "value"),
         Input("tiers-classes", "value"),
@@ -92,15 +91,14 @@ def register(app: dash.Dash, shared: State) -> None:
         Given("tiers-added", "data"),
         ROWS,
         WINDOW,
-        Given("run-cursor", "data"),
         RUN,
     )
     def choose(search: Any, classes: Any, picked: Any, show: str, added: list[int], *rest: Any) -> Any:
-        rows, window, cursor, run = rest
+        rows, window, run = rest
         view = shown_timeline(shared, run, show).main
         storage = _storage_of(view, picked)
         if ctx.triggered_id == "run-picked" and (storage is None or storage in rows):
-            return (dash.no_update,) * 6
+            return (dash.no_update,) * 5
         # What the page picks by itself, before anyone has, is no choice.
         chose = ctx.triggered_id is not None or picked != run.get("picked")
         if storage is not None and chose and storage not in added:
@@ -108,21 +106,29 @@ def register(app: dash.Dash, shared: State) -> None:
         chosen = tiers.choose(view, search or "", classes or [], added)
         drawn = Tiers(view, chosen.storages)
         span = (window[0], window[1]) if window else (0, view.end_ns)
-        words = _words(drawn, chosen, span)
-        figure = tiers.figure(drawn, span, cursor)
-        return list(chosen.storages), added, words, _table(drawn), figure, {"height": drawn.height}
+        return (
+            list(chosen.storages),
+            added,
+            _words(drawn, chosen, span),
+            _table(drawn),
+            {"height": drawn.height},
+        )
 
     @app.callback(
-        Output("tiers-chart", "figure", allow_duplicate=True),
+        Output("tiers-chart", "figure"),
+        Input("tiers-rows", "data"),
         Input("run-window", "data"),
-        ROWS,
+        Given("run-cursor", "data"),
         RUN,
         SHOW,
-        prevent_initial_call=True,
     )
-    def follow(window: list[int] | None, rows: list[int], run: dict[str, Any], show: str) -> Any:
+    def draw(rows: list[int], window: list[int] | None, cursor: int, run: dict[str, Any], show: str) -> Any:
+        if not rows:
+            return blank()
         drawn = shown(run, show, rows)
         span = (window[0], window[1]) if window else (0, drawn.view.end_ns)
+        if ctx.triggered_id != "run-window":
+            return tiers.figure(drawn, span, cursor)
         changes = tiers.window_changes(drawn, span)
         patch = dash.Patch()
         patch["data"] = changes["data"]

@@ -135,14 +135,18 @@ def whole_details(page: Page, layers: Layers) -> NodeDetails:
     schedule = page.links.schedule
     graph = schedule.graph
     kinds = [move[0].kind for move in page.links.moves.values()]
+    inserted = {
+        "Prefetch": kinds.count("prefetch"),
+        "Store": kinds.count("store"),
+        "Detach": len(page.links.detaches),
+    }
     by_class: dict[str, int] = {}
     for storage in graph.storages:
         by_class[storage.tensor_class] = by_class.get(storage.tensor_class, 0) + storage.bytes
     facts: list[tuple[str, tuple[Cell, ...]]] = [
-        ("Ops", (f"{len(graph.ops):,} in {layers.rows + layers.left_out} layers",)),
+        ("Ops", (f"{len(graph.ops):,} in {len({b.layer for b in layers.boxes}) + layers.left_out} layers",)),
         ("Storages", (f"{len(graph.storages):,}",)),
-        ("Inserted", (f"{kinds.count('prefetch')} Prefetch, {kinds.count('store')} Store",)),
-        ("", (f"{len(page.links.detaches)} Detach",)),
+        ("Inserted", (", ".join(f"{count:,} {name}" for name, count in inserted.items()),)),
         ("Order", (_order_words(page.links),)),
     ]
     facts += [(class_title(c), (format_bytes(size),)) for c, size in sorted(by_class.items(), key=lambda i: -i[1])]

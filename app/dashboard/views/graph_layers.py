@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +82,18 @@ def layers_of(view: StepView) -> Layers:
         LayerBox(names[row], phases[column], row, column, int(counts[number]), int(time[number]), held[number])
         for (row, column), number in keys.items()
     )
-    return Layers(boxes, _flows(graph, box_of, len(keys)), phases, len(place), len(order) - len(place))
+    boxes = _alone_on_top(boxes)
+    rows = 1 + max((box.row for box in boxes), default=-1)
+    return Layers(boxes, _flows(graph, box_of, len(keys)), phases, rows, len(order) - len(place))
+
+
+def _alone_on_top(boxes: tuple[LayerBox, ...]) -> tuple[LayerBox, ...]:
+    """A phase of one layer only, as an optimizer is, stands in the first row, where it is seen; rows that nothing is
+    left in are closed."""
+    columns = [box.column for box in boxes]
+    placed = [replace(box, row=0) if columns.count(box.column) == 1 else box for box in boxes]
+    row = {old: new for new, old in enumerate(sorted({box.row for box in placed}))}
+    return tuple(replace(box, row=row[box.row]) for box in placed)
 
 
 def _time(view: StepView, box_of: Column, count: int) -> Column:
