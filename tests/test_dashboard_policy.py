@@ -108,6 +108,10 @@ def test_rules_are_added_edited_moved_and_removed(ground: Ground) -> None:
     assert draft is not None and draft.rules[1]["class"] == "weight"
     draft = change(draft, "policy-rules", ground, "cellRendererData", acted={"rowId": "rule1", "colId": "up"})
     assert draft is not None and [rule["id"] for rule in draft.rules] == ["rule1", "rule0"]
+    draft = change(draft, "policy-rules", ground, "cellRendererData", acted={"rowId": "rule1", "colId": "down"})
+    assert draft is not None and [rule["id"] for rule in draft.rules] == ["rule0", "rule1"]
+    draft = change(draft, "policy-rules", ground, "cellRendererData", acted={"rowId": "rule1", "colId": "down"})
+    assert draft is not None and [rule["id"] for rule in draft.rules] == ["rule0", "rule1"]
     draft = change(draft, "policy-rules", ground, "cellRendererData", acted={"rowId": "rule0", "colId": "remove"})
     assert draft is not None and [rule["id"] for rule in draft.rules] == ["rule1"]
 

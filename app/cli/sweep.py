@@ -119,11 +119,11 @@ def sweep(
     if json:
         print_json(documents)
         return
-    console.print(f"{graph.name} on {problem.hardware.title} (predicted, effort fast)", markup=False)
+    console.print(f"{graph.name} on {problem.hardware.title} (predicted, effort fast)", markup=False, soft_wrap=True)
     _print(points)
-    console.print(f"op durations: {problem.durations.source}", markup=False)
+    console.print(f"op durations: {problem.durations.source}", markup=False, soft_wrap=True)
     if output is not None:
-        console.print(f"written to {output}", markup=False)
+        console.print(f"written to {output}", markup=False, soft_wrap=True)
 
 
 def _strategies(text: str | None) -> list[str]:

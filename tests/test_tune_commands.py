@@ -1,0 +1,109 @@
+"""What the Tune page does, on the command line: `sweep` and `policies`."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import run
+from app.policies import save_version
+from db.database import open_database
+from hyperoffload_core.graphfile import GraphFile, write_graph
+from hyperoffload_core.policy import Policy, Rule, read_policy
+from tests.graphs import training
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> str:
+    file = tmp_path / "graph.json"
+    write_graph(GraphFile(training(4, 1 << 20)), file)
+    return str(file)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    """Policy night: version 1 with a limit of 60%, version 2 with 45% and a rule."""
+    opened = open_database(tmp_path / "runs.db")
+    save_version(opened, Policy(name="night", memory_limit="60%"))
+    rule = Rule(tensor_class="weight", action="keep")
+    save_version(opened, Policy(name="night", memory_limit="45%", rules=(rule,)))
+    opened.close()
+    return str(tmp_path / "runs.db")
+
+
+def test_a_sweep_is_a_table_and_a_file(graph: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "points.csv"
+    asked = ["sweep", graph, "--limits", "100%,70%", "--strategies", "hyperoffload,none", "--hardware", "h200"]
+    assert run([*asked, "--csv", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert "predicted, effort fast" in shown
+    assert "over the limit by" in shown
+    rows = list(csv.DictReader(file.open()))
+    assert [(row["strategy"], row["problem"]) for row in rows] == [("hyperoffload", "")] * 2 + [("none", "")] * 2
+    assert all(int(row["step_ns"]) >= int(row["lower_bound_ns"]) for row in rows[:2])
+    assert run([*asked, "--csv", str(file)]) == 2
+    assert "add --force" in capsys.readouterr().err
+
+
+def test_a_sweep_takes_the_rules_of_a_policy_and_names_what_cannot_be_met(
+    graph: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = tmp_path / "keep.toml"
+    policy.write_text('[[rules]]\nclass = "weight"\naction = "keep"\n')
+    asked = ["sweep", graph, "--limits", "90%,2%", "--strategies", "reactive", "--policy", str(policy), "--json"]
+    assert run([*asked, "--hardware", "h200"]) == 0
+    points = json.loads(capsys.readouterr().out)
+    assert [point["step_ns"] is None for point in points] == [False, True]
+    assert "the smallest feasible limit is" in points[1]["problem"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--limits", "much"], "'much' is neither a size nor a share"),
+        (["--limits", ","], "is an empty list"),
+        (["--strategies", "fastest"], "there is no strategy 'fastest'"),
+    ],
+)
+def test_wrong_lists_are_one_sentence(
+    graph: str, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["sweep", graph, *arguments]) == 2
+    assert words in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_policies_are_listed_shown_and_written(
+    database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["policies", "list", "-d", database]) == 0
+    assert "night" in capsys.readouterr().out
+    assert run(["policies", "list", "night", "--json", "-d", database]) == 0
+    assert [v["version"] for v in json.loads(capsys.readouterr().out)] == [2, 1]
+    assert run(["policies", "show", "night", "--version", "1", "-d", database]) == 0
+    assert 'memory_limit = "60%"' in capsys.readouterr().out
+    file = tmp_path / "night.toml"
+    assert run(["policies", "show", "night", "--output", str(file), "-d", database]) == 0
+    assert read_policy(file).memory_limit == "45%"
+
+
+def test_versions_differ_and_an_older_one_comes_back(database: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["policies", "diff", "night", "1", "-d", database]) == 0
+    shown = capsys.readouterr().out
+    assert '-memory_limit = "60%"' in shown
+    assert '+memory_limit = "45%"' in shown
+    assert run(["policies", "restore", "night", "1", "-d", database]) == 0
+    assert "version 1 of night is now version 3" in capsys.readouterr().out
+    assert run(["policies", "diff", "night", "1", "3", "-d", database]) == 0
+    assert "say the same" in capsys.readouterr().out
+    assert run(["policies", "restore", "night", "3", "-d", database]) == 0
+    assert "already says the same" in capsys.readouterr().out
+
+
+def test_unknown_policies_and_versions_say_what_there_is(database: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["policies", "show", "day", "-d", database]) == 2
+    assert "saved policies: night" in capsys.readouterr().err
+    assert run(["policies", "diff", "night", "7", "-d", database]) == 2
+    assert "has versions 1 to 2" in capsys.readouterr().err
