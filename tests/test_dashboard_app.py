@@ -149,6 +149,23 @@ def test_the_step_in_the_address_is_shown_and_a_wrong_one_is_the_median(ask: Cal
     assert '"step": 1' in ask(run.layout, run_id="1", step="77")
 
 
+def test_an_address_restores_what_was_shown(ask: Callable[..., str]) -> None:
+    shown = ask(run.layout, run_id="1", by="tier", window="1000000-5000000", picked="op:3", selected="2000000-3000000")
+    assert '"range": [1.0, 5.0]' in shown
+    assert '{"kind": "op", "id": 3}' in shown
+    assert "In flight out" in shown
+    wrong = ask(run.layout, run_id="1", by="shape", window="9-1", picked="layer:3", at="-1", selected="x")
+    assert "Activations" in wrong and '"id": "run-window"' in wrong
+
+
+def test_all_steps_are_one_page_of_their_own(ask: Callable[..., str]) -> None:
+    shown = ask(run.layout, run_id="1", step="all")
+    assert "All recorded steps" in shown and "step 3" in shown
+    assert "run-transfers" not in shown
+    # A run of one step has nothing to put on one axis.
+    assert "All recorded steps" not in ask(run.layout, run_id="2", step="all")
+
+
 def test_a_comparison_without_two_runs_says_what_to_do(ask: Callable[..., str]) -> None:
     assert "Choose two runs or more" in ask(compare.layout)
     assert "Choose one more run" in ask(compare.layout, runs="1")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from app.dashboard.views import comparing, lanes, timeline
 from app.dashboard.views.lanes import BARS, BINS, LABELLED, MS, OUTLINES, draw, fitted, outline
-from app.dashboard.views.step import StepView, item_at
+from app.dashboard.views.step import StepView, item_at, run_view
 from app.dashboard.views.timeline import Timeline
 from profiles.lanes import Lane, without
 
@@ -180,6 +180,71 @@ def test_compared_runs_have_blocks_of_their_own_on_one_axis(view: StepView) -> N
     drawn = list(comparing.traces(compared, (0, compared.end_ns)))
     for trace, step in zip(drawn[:2], (view, other), strict=True):
         assert numbers(trace["y"]).max() * compared.unit[1] == pytest.approx(step.curve.peak[1])
+
+
+def named(shown: Timeline, window: tuple[int, int], name: str) -> dict[str, Any]:
+    return next(t for t in timeline.traces(shown, window) if t["name"] == name)
+
+
+def test_an_arrow_leads_from_each_store_to_its_prefetch_while_they_are_few(view: StepView) -> None:
+    shown = Timeline(view)
+    arrows = numbers(named(shown, shown.whole(), "Store to Prefetch")["x"]).reshape(-1, 3)
+    moves = view.profile.transfers
+    ends = {s: e for s, d, e in zip(moves.storage, moves.direction, moves.end_ns, strict=True) if d == 0}
+    starts = {s: b for s, d, b in zip(moves.storage, moves.direction, moves.start_ns, strict=True) if d == 1}
+    assert {(a, b) for a, b, _ in (arrows * MS).round().tolist()} == {(ends[s], starts[s]) for s in ends}
+    assert "6 arrows from Store to Prefetch" in timeline.detail_words(shown, shown.whole())
+
+    many = Timeline(StepView(example_profile(example_schedule(60))))
+    assert len(numbers(named(many, many.whole(), "Store to Prefetch")["x"])) == 0
+    assert "Arrows from Store to Prefetch appear when 40 or fewer are in view (now 58)." in timeline.detail_words(
+        many, many.whole()
+    )
+
+
+def test_all_that_touches_a_picked_storage_is_framed(view: StepView) -> None:
+    graph = view.profile.schedule.graph
+    hidden = next(s.id for s in graph.storages if s.name == "layer0.hidden")
+    frames = numbers(named(Timeline(view, picked=("storage", hidden)), (0, view.end_ns), "picked")["x"]).reshape(-1, 6)
+    spans = [view.times["op"][a.op] for a in graph.accesses[hidden]]
+    spans += [view.times["transfer"][t.id] for t in view.profile.schedule.transfers if t.storage == hidden]
+    assert len(spans) == 5
+    assert sorted((frames[:, :2] * MS).round().tolist()) == sorted([float(a), float(b)] for a, b in spans)
+    for nothing in (None, ("storage", 10**6), ("op", -3)):
+        trace = named(Timeline(view, picked=nothing), (0, view.end_ns), "picked")
+        assert len(numbers(trace["x"])) == 0
+
+
+def test_a_phase_is_named_in_what_is_seen_of_it(view: StepView) -> None:
+    shown = Timeline(view)
+    name, start, end = view.phases[1]
+    window = (start + (end - start) // 2, end - 1)
+    bands = named(shown, window, "bands")
+    assert bands["text"] == [name]
+    assert window[0] < numbers(bands["x"])[0] * MS < window[1]
+
+
+def test_theoretical_and_reserved_lines_lie_below_and_above_the_live_one(view: StepView) -> None:
+    shown = Timeline(view)
+    low, live, high = (
+        numbers(named(shown, shown.whole(), f"{name} (measured)")["y"]).max()
+        for name in ("theoretical", "live", "reserved")
+    )
+    assert low < live < high
+
+
+def test_all_steps_of_a_run_are_drawn_under_their_numbers() -> None:
+    profile = example_profile(example_schedule(), "measured", 3)
+    whole = run_view(profile)
+    shown = Timeline(whole)
+    assert [name for name, *_ in shown.bands] == ["step 1", "step 2", "step 3"]
+    assert whole.end_ns >= profile.steps.step_ns.sum()
+    middle = (whole.starts_ns[1] + whole.starts_ns[2]) // 2
+    assert whole.step_at(middle) == (1, middle - whole.starts_ns[1])
+    assert whole.step_at(whole.end_ns) == (2, whole.end_ns - whole.starts_ns[2])
+    assert [t["name"] for t in timeline.traces(shown, shown.whole())] == [
+        t["name"] for t in timeline.traces(shown, (0, 10_000_000))
+    ]
 
 
 def test_names_are_shown_as_text() -> None:
