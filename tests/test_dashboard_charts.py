@@ -252,4 +252,5 @@ def test_names_are_shown_as_text() -> None:
     from app.dashboard.views.lane_traces import plain
 
     assert plain("<b>&x</b>") == "&lt;b&gt;&amp;x&lt;/b&gt;"
+    assert plain("%{x}\x07\u202e") == "&#37;{x}\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"
     assert len(plain("x" * 10_000)) < 200

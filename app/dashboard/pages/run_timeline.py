@@ -25,8 +25,10 @@ from app.dashboard.views.memory_traces import (
 from app.dashboard.views.step import RunView
 from app.dashboard.views.timeline import Timeline, data_changes, detail_words, figure
 from db.queries import RunRow
+from profiles.plain import visible
 from profiles.stacks import Grouping
 
+LEGEND_LETTERS = 40
 BY = Given("run-by", "value")
 PICKED = Given("run-picked", "data")
 HINT = "Drag to zoom, double-click for the whole step, click anything for details. Press ? for the keys."
@@ -263,7 +265,10 @@ def legend(timeline: Timeline) -> list[Any]:
         (theme.BLOCKING, "Blocking"),
     )
     return [
-        *(html.Span([parts.swatch(colour), title]) for colour, title in group_legend(timeline.by, stack)),
+        *(
+            html.Span([parts.swatch(c), visible(title, LEGEND_LETTERS)])
+            for c, title in group_legend(timeline.by, stack)
+        ),
         line(TOTAL_COLOUR, "solid", "Live"),
         line("var(--ink)", "dotted", "Theoretical"),
         line(RESERVED_COLOUR, "dashed", "Reserved"),

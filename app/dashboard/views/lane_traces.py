@@ -14,10 +14,12 @@ from app.dashboard.views.lanes import draw, fitted, outline
 from app.dashboard.views.step import RunView, StepView
 from hyperoffload_core.sizes import format_bytes, format_ns
 from profiles.lanes import TITLES, Lane, LaneKind
+from profiles.plain import visible
 
 LANE_TITLES = TITLES
 LANE_COLOURS = {"compute": theme.COMPUTE, "copy_in": theme.COPY_IN, "copy_out": theme.COPY_OUT}
 NOTHING = Lane(*np.zeros((3, 0), dtype=np.int64))
+LONGEST_NAME = 120
 # What depends on the window in any trace.
 DATA_KEYS = ("x", "y", "base", "width", "text", "hovertext", "customdata", "marker")
 
@@ -138,9 +140,9 @@ def packed(values: NDArray[Any]) -> dict[str, Any]:
 
 
 def plain(text: str) -> str:
-    """Plotly reads a few tags in texts; names must show as they are."""
-    short = text if len(text) <= 120 else text[:117] + "…"
-    return short.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """Plotly reads a few tags in texts, and fills in ``%{…}`` in templates; names must show as they are."""
+    short = visible(text, LONGEST_NAME)
+    return short.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("%{", "&#37;{")
 
 
 def faded(colour: str, alpha: float) -> str:
