@@ -1,8 +1,9 @@
-"""Linear programs, solved by HiGHS (scipy's own)."""
+"""Linear programs, also with whole numbers, solved by HiGHS (scipy's own)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +41,32 @@ class LinearProgram:
         """The least cost and the columns' values; ``cost`` is a weight per column. None without an answer."""
         # Over half a second to import, and commands that plan nothing are quick.
         from scipy.optimize import linprog
+
+        bounds = np.column_stack([self._lower, self._upper])
+        answer = linprog(cost, A_ub=self._matrix(), b_ub=self._limits, bounds=bounds, method="highs")
+        return None if answer.status != 0 else (float(answer.fun), answer.x)
+
+    def minimise_whole(
+        self, cost: NDArray[np.float64], whole: int, seconds: float, gap: float
+    ) -> tuple[float, NDArray[np.float64]] | None:
+        """As `minimise`, with whole numbers in the first ``whole`` columns.
+
+        Ends within ``gap`` (a part of the cost) of the least cost, at the root of the search or after so many seconds,
+        whichever comes first; None where no answer was found by then.
+        """
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
+        answer = milp(
+            cost,
+            integrality=np.arange(len(cost)) < whole,
+            bounds=Bounds(self._lower, self._upper),
+            constraints=LinearConstraint(self._matrix(), -np.inf, self._limits),
+            options={"node_limit": 1, "mip_rel_gap": gap, "time_limit": seconds},
+        )
+        return None if answer.x is None else (float(answer.fun), answer.x)
+
+    def _matrix(self) -> Any:
         from scipy.sparse import coo_matrix
 
         shape = (len(self._limits), len(self._lower))
-        matrix = coo_matrix((self._values, (self._rows, self._columns)), shape=shape).tocsr()
-        bounds = np.column_stack([self._lower, self._upper])
-        answer = linprog(cost, A_ub=matrix, b_ub=self._limits, bounds=bounds, method="highs")
-        return None if answer.status != 0 else (float(answer.fun), answer.x)
+        return coo_matrix((self._values, (self._rows, self._columns)), shape=shape).tocsr()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hyperoffload_core.analysis.cuts import Cuts, Version, versions_of
 from hyperoffload_core.analysis.linear import LinearProgram
+from hyperoffload_core.analysis.whole_moves import least_bytes_back, returning_storages
 from hyperoffload_core.hardware import Hardware, transfer_ns
 from hyperoffload_core.ir import Graph, storages_of
 
@@ -54,13 +55,17 @@ def relaxed_bound_ns(
     for cut, op in enumerate(cuts.ops):
         free[cut] -= graph.ops[op].workspace_bytes + sum(graph.storages[s].bytes for s in touched[cut])
     groups = _alike(graph, cuts, touched, merged)
+    returning, back = set(returning_storages(graph)), list[tuple[int, float]]()
     for signature, storages in groups.items():
+        ahead = [len(terms) for terms in link_in]
         one = signature[0]
         size = float(one * len(storages))
         in_time, out_time = (
             transfer_ns(one, link) * len(storages) / scale for link in (hardware.link_in, hardware.link_out)
         )
         _add(program, signature, size, count, link_in, link_out, memory, free, in_time, out_time)
+        if storages[0] in returning:
+            back += [(c, size) for terms, known in zip(link_in, ahead, strict=True) for c, _ in terms[known:]]
     for k, interval in enumerate(intervals):
         if hardware.duplex == "half":
             program.at_most([*link_in[k], *link_out[k], (interval, -1.0)], 0.0)
@@ -68,6 +73,8 @@ def relaxed_bound_ns(
             program.at_most([*link_in[k], (interval, -1.0)], 0.0)
             program.at_most([*link_out[k], (interval, -1.0)], 0.0)
     unit = float(max(1, limit_bytes))
+    if (least := least_bytes_back(graph, limit_bytes)) > 0:
+        program.at_most([(c, -v / unit) for c, v in back], -least / unit)
     for place, terms in enumerate(memory):
         if terms:
             program.at_most([(c, v / unit) for c, v in terms], float(free[place]) / unit)

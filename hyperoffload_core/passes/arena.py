@@ -24,16 +24,35 @@ _LARGE = 8
 """Stays of so many times the size of the median transfer get their addresses before the step is played."""
 
 
+class NoHoleError(NoPlacementError):
+    """The step cannot go on: nothing more will be freed, and the holes are too small.
+
+    ``position`` is the op that waits, ``wanted_bytes`` the largest block it waits for; ``held`` are (offset, stay) of
+    what lies on the device, in the order of addresses.
+    """
+
+    def __init__(self, position: int, wanted_bytes: int, held: list[tuple[int, int]]) -> None:
+        super().__init__()
+        self.position, self.wanted_bytes, self.held = position, wanted_bytes, held
+
+
 def place_with_addresses(
     problem: Problem, inserted: Inserted, bounds: tuple[int, ...], limit_bytes: int, spared_bytes: int
 ) -> Plan:
     """A plan whose offsets are within ``limit_bytes``, of which early Prefetches leave ``spared_bytes`` to the ops.
 
-    ``bounds`` are earliest starts of the transfers, as of a `Placement`. Raises `NoPlacementError` where holes run out.
+    ``bounds`` are earliest starts of the transfers, as of a `Placement`. Raises `NoPlacementError` where the stays do
+    not fit whatever their addresses, `NoHoleError` where holes run out.
     """
     play = _ArenaPlay(problem, inserted, limit_bytes, list(bounds), spared_bytes)
+    try:
+        placement = play.run()
+    except NoPlacementError:
+        if play.position < play.count:
+            raise NoHoleError(play.position, play.wanted_bytes(), play.held()) from None
+        raise
     return replace(
-        to_plan(problem, play.run()),
+        to_plan(problem, placement),
         offsets=tuple(play.offset),
         workspace_offsets=tuple(sorted(play.workspace_offset.items())),
     )
@@ -49,6 +68,7 @@ class _ArenaPlay(Play):
         self.offset = [0] * len(stays)
         self.workspace_offset: dict[int, int] = {}
         self.free = Allocator(limit_bytes)
+        self.on_device: set[int] = set()
         self.produced: list[list[int]] = [[] for _ in range(self.count + 1)]
         self.fixed: set[int] = set()
         homes: dict[int, list[int]] = {}
@@ -58,30 +78,50 @@ class _ArenaPlay(Play):
                 homes.setdefault(stay.storage, []).append(index)
             if stay.fetch is None and stay.begin >= 0:
                 self.produced[stay.begin].append(index)
-        present = [i for i, s in enumerate(stays) if s.begin == -1 and s.fetch is None]
-        floor = 0
-        for index in sorted(present, key=lambda i: (not stays[i].to_end, self._by_alignment(i))):
-            size, alignment = self._size(index), alignment_bytes(self._size(index))
-            self.offset[index] = -(-floor // alignment) * alignment
-            floor = self.offset[index] + size
-            if not self.free.take_at(self.offset[index], size):
-                raise NoPlacementError
-        # (low, high, first position, last position) of stays whose address is settled before they begin.
-        self.reserved: list[tuple[int, int, int, int]] = [
-            (self.offset[i], self.offset[i] + self._size(i), -1, self._last(i)) for i in present
-        ]
-        for members in homes.values():
-            for member in members:
-                if stays[member].begin != -1 and stays[members[0]].begin == -1:
-                    self._fix(member, self.offset[members[0]])
         moved = [problem.storage_bytes[t.storage] for t in inserted.transfers]
         self.large = _LARGE * median(moved) if moved else limit_bytes
-        large = [i for i, s in enumerate(stays) if s.begin >= 0 and i not in self.fixed and self._is_large(i)]
-        for index in sorted(large, key=lambda i: (-self._size(i), i)):
-            low = self._hole(self._size(index), self._last(index), stays[index].begin, high_end=True)
-            if low is not None:
-                self._fix(index, low)
+        # (low, high, first position, last position) of stays whose address is settled before they begin.
+        self.reserved: list[tuple[int, int, int, int]] = []
+        present = [i for i, s in enumerate(stays) if s.begin == -1 and s.fetch is None]
+        away = {i for i in present if self._is_large(i) and not stays[i].to_end}
+        floor = 0
+        for index in sorted(set(present) - away, key=lambda i: (not stays[i].to_end, self._by_alignment(i))):
+            size, alignment = self._size(index), alignment_bytes(self._size(index))
+            low = -(-floor // alignment) * alignment
+            floor = low + size
+            if not self.free.take_at(low, size):
+                raise NoPlacementError
+            self._fix(index, low)
+            self.on_device.add(index)
+            for member in homes.get(stays[index].storage, ()):
+                if member != index:
+                    self._fix(member, low)
+        large = [i for i, s in enumerate(stays) if i not in self.fixed and self._is_large(i)]
+        together = {i: homes.get(stays[i].storage, [i]) for i in large}
+        for index in sorted(large, key=lambda i: (-self._size(i), stays[i].begin)):
+            members = together[index] if index in away else [index]
+            if index in self.fixed:
+                continue
+            found = self._hole(self._size(index), [(stays[m].begin, self._last(m)) for m in members], high_end=True)
+            if found is not None:
+                for member in members:
+                    self._fix(member, found)
+        for index in away:
+            if index not in self.fixed or not self.free.take_at(self.offset[index], self._size(index)):
+                raise NoPlacementError
+            self.on_device.add(index)
         self.reserved = [r for r in self.reserved if r[2] >= 0]
+
+    def wanted_bytes(self) -> int:
+        """The largest block that the next op makes, works with or waits for."""
+        made = [self._size(i) for i in self.produced[self.position]]
+        stays = enumerate(self.inserted.stays)
+        fetched = [self._size(i) for i, s in stays if s.begin == self.position and s.fetch is not None]
+        return max([*made, *fetched, self.problem.workspace_bytes[self.position]])
+
+    def held(self) -> list[tuple[int, int]]:
+        """(offset, stay) of what lies on the device, in the order of addresses."""
+        return sorted((self.offset[i], i) for i in self.on_device)
 
     def _fix(self, index: int, low: int) -> None:
         self.offset[index] = low
@@ -115,7 +155,7 @@ class _ArenaPlay(Play):
             made.append(index)
         workspace = self.problem.workspace_bytes[position]
         if workspace:
-            low = self._hole(workspace, position, position, high_end=True)
+            low = self._hole(workspace, [(position, position)], high_end=True)
             if low is None:
                 self._take_back(made)
                 return False
@@ -147,20 +187,28 @@ class _ArenaPlay(Play):
             if not self.free.take_at(self.offset[index], size):
                 return False
             self.reserved.remove(self._reservation(index))
+            self.on_device.add(index)
             return True
         last = self._last(index)
-        found = self._hole(size, last, position, high_end=last - position <= self.count // _LONG)
+        found = self._hole(size, [(position, last)], high_end=last - position <= self.count // _LONG)
         if found is None:
             return False
         self.offset[index] = found
+        self.on_device.add(index)
         return self.free.take_at(found, size)
 
     def _end(self, index: int) -> None:
+        self.on_device.remove(index)
         self.free.give_back(self.offset[index], self._size(index))
 
-    def _hole(self, size: int, last: int, first: int, *, high_end: bool) -> int | None:
-        """The lowest (or highest) aligned hole that nothing takes now and nothing settled needs until ``last``."""
-        ahead = [(low, high) for low, high, begin, end in self.reserved if begin <= last and end >= first]
+    def _hole(self, size: int, spans: Sequence[tuple[int, int]], *, high_end: bool) -> int | None:
+        """The lowest (or highest) aligned hole that nothing takes now and nothing settled needs in the ``spans``, each
+        from a first to a last position."""
+        ahead = [
+            (low, high)
+            for low, high, begin, end in self.reserved
+            if any(begin <= last and end >= first for first, last in spans)
+        ]
         alignment = alignment_bytes(size)
         for low, high in reversed(self.free.holes) if high_end else self.free.holes:
             if high - low < size:

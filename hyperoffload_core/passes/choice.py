@@ -26,6 +26,7 @@ Flags = NDArray[np.bool_]
 _Windows = tuple[tuple[Integers, Integers], tuple[Integers, Integers]]
 
 _LINK_WEIGHT = 0.03
+_HOME_WEIGHTS = (0.3, 1.0, 1.0, 3.0, 10.0)
 _POOLING = 0.2
 _SHARES = 16
 _TOGETHER = 12
@@ -96,9 +97,10 @@ class Choosing:
                 if int(self.c.index[row]) == index:
                     self.barred[row] = True
 
-    def greedy(self, link_weight: float = _LINK_WEIGHT) -> Chosen | None:
-        """Fill from nothing; None if the candidates do not suffice."""
+    def greedy(self, link_weight: float = _LINK_WEIGHT, home_weight: float = 1.0) -> Chosen | None:
+        """Fill from nothing; None if the candidates do not suffice. A home in the pool counts ``home_weight`` times."""
         self.link_weight = link_weight
+        self.preference = np.where(self.c.wrap, home_weight, 1.0)
         return self._with_homes_in_pool(self._settled()) if self._fill(None) else None
 
     def round_off(self, parts: Floats) -> Chosen | None:
@@ -148,6 +150,7 @@ class Choosing:
             self.barred[barred] = True
             self._load()
             self.link_weight = rng.choice((_LINK_WEIGHT, _LINK_WEIGHT, 0.3, 1e6))
+            self.preference = np.where(self.c.wrap, rng.choice(_HOME_WEIGHTS), 1.0)
             found = self._settled() if self._fill(rng) else None
             self.barred[barred] = False
             if found is None or found.cost > current.cost:

@@ -1,9 +1,10 @@
-"""Which reuse gaps to leave, in parts, by a linear program: cover what is over the limit with the shortest step.
+"""Which reuse gaps to leave, by a linear program: cover what is over the limit with the shortest step.
 
 A column says which part of a gap is left, another which part of a value is stored for it; a row per chosen slot of the
-step asks that enough is away there. The times of the slots are columns as well: transfers that can only run ahead of a
-slot, behind it, or between two, have to fit there on their link. A vertex of such a program is nearly integral (no more
-fractional columns than binding rows), so little is lost when `selection.choose_gaps` rounds it.
+step asks that enough is away there. Slots at which the answer leaves too much are added, and it is solved again. The
+times of the slots are columns as well: transfers that can only run ahead of a slot, behind it, or between two, have to
+fit there on their link. In whole numbers the answer is a choice; in parts, which takes a fraction of the time, it is
+rounded (`choice.Choosing.round_off`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,15 @@ Flags = NDArray[np.bool_]
 
 _SPANS = 10
 _LARGEST = 8
+_ROUNDS = 6
+"""How often slots are added."""
+_ADDED = 8
+_APART = 80
+"""Slots added at once are at least one in so many of all slots apart."""
+_COVERED = 1e-4
+"""A slot may be over the limit by this part of it: rounding fills that in."""
+_LEAST_PART = 1e-3
+_SECONDS, _GAP = 1.0, 0.01
 _TIE = 1e-3
 """Weight of the time all transfers take, so that of equally fast solutions the one that moves least is found."""
 
@@ -39,7 +49,7 @@ class _Moves:
     deadline: Integers
 
 
-def binding_slots(problem: Problem, uses: Sequence[Uses], candidates: Candidates) -> list[int]:
+def _binding_slots(problem: Problem, uses: Sequence[Uses], candidates: Candidates) -> list[int]:
     """Slots worth a row: the fullest of each of some spans of equal time, where the largest gaps begin and end, and the
     ends of the step."""
     resident, count = resident_slots(problem, uses), len(problem.order)
@@ -63,16 +73,69 @@ def cover(
     uses: Sequence[Uses],
     candidates: Candidates,
     limit_bytes: int,
+    allowed: Flags,
+    whole_with: Flags | None = None,
+) -> Floats | None:
+    """The part of each candidate to leave, in [0, 1], shape (rows,); None where all of them do not suffice.
+
+    Only rows in ``allowed`` are used. Given rows ``whole_with``, 0 or 1 for these and the rows of the answer in parts;
+    None as well where none was found.
+    """
+    c, resident = candidates, resident_slots(problem, uses)
+    slots = _binding_slots(problem, uses, c)
+    parts: Floats | None = None
+    for _ in range(_ROUNDS):
+        parts = _parts(problem, uses, c, resident, limit_bytes, slots, allowed, whole=False)
+        if parts is None:
+            return None
+        over = resident - _away(c, parts, len(resident)) - limit_bytes
+        if over.max() <= _COVERED * limit_bytes:
+            break
+        slots = sorted({*slots, *_worst(over, _COVERED * limit_bytes)})
+    if whole_with is None or parts is None:
+        return parts
+    rows = allowed & ((parts > _LEAST_PART) | whole_with)
+    return _parts(problem, uses, c, resident, limit_bytes, slots, rows, whole=True)
+
+
+def _away(c: Candidates, parts: Floats, count: int) -> Floats:
+    """Bytes away at each slot when these parts of the gaps are left."""
+    change = np.zeros(count + 1)
+    away = parts * c.bytes
+    low, high = np.minimum(c.low, count), np.minimum(c.high, count - 1)
+    inner = ~c.wrap & (low <= high)
+    np.add.at(change, low[inner], away[inner])
+    np.add.at(change, high[inner] + 1, -away[inner])
+    change[0] += away[c.wrap].sum()
+    np.add.at(change, high[c.wrap] + 1, -away[c.wrap])
+    np.add.at(change, low[c.wrap], away[c.wrap])
+    result: Floats = np.cumsum(change[:count])
+    return result
+
+
+def _worst(over: Floats, least: float) -> list[int]:
+    """The slots that are most over the limit, some apart from each other."""
+    left, found = over.copy(), list[int]()
+    apart = max(1, len(over) // _APART)
+    while len(found) < _ADDED and (slot := int(left.argmax())) >= 0 and left[slot] > least:
+        found.append(slot)
+        left[max(0, slot - apart) : slot + apart + 1] = 0
+    return found
+
+
+def _parts(
+    problem: Problem,
+    uses: Sequence[Uses],
+    c: Candidates,
+    resident: Integers,
+    limit_bytes: int,
     slots: Sequence[int],
     allowed: Flags,
+    *,
+    whole: bool,
 ) -> Floats | None:
-    """The part of each candidate to leave, in [0, 1], shape (rows,); None where all of them do not cover the slots.
-
-    ``slots`` (ascending, numbered as in `selection`) are the ones that are covered and whose times bind; only rows in
-    ``allowed`` are used.
-    """
-    c, chosen = candidates, np.asarray(slots, np.int64)
-    over = np.maximum(0, resident_slots(problem, uses)[chosen] - limit_bytes)
+    chosen = np.asarray(slots, np.int64)
+    over = np.maximum(0, resident[chosen] - limit_bytes)
     at = chosen[None, :]
     covers = np.where(
         c.wrap[:, None],
@@ -85,7 +148,7 @@ def cover(
         return result
     if not len(rows):
         return None
-    parts = _solve(problem, uses, c, rows, chosen, over, covers[rows])
+    parts = _solve(problem, uses, c, rows, chosen, over, covers[rows], whole=whole)
     if parts is None:
         return None
     result[rows] = parts
@@ -100,6 +163,8 @@ def _solve(
     chosen: Integers,
     over: Integers,
     covers: Flags,
+    *,
+    whole: bool,
 ) -> Floats | None:
     n, k = len(rows), len(chosen)
     binding = covers & (over > 0)[None, :]
@@ -150,7 +215,7 @@ def _solve(
     ends = ~c.wrap[rows] & ((c.index[rows] == -1) | (c.high[rows] > len(problem.order)))
     cost = np.concatenate([prefetches.time_ns * (1 + ends), stores.time_ns, np.zeros(k + 1)]) * (_TIE / scale)
     cost[-1] = 1.0
-    answer = program.minimise(cost)
+    answer = program.minimise_whole(cost, n, _SECONDS, _GAP) if whole else program.minimise(cost)
     return None if answer is None else answer[1][:n]
 
 

@@ -147,6 +147,17 @@ def to_plan(problem: Problem, placement: Placement) -> Plan:
     )
 
 
+def _returns(stays: Sequence[Stay]) -> dict[int, int]:
+    """For each stay, by index, that another one of its storage follows: the position that needs it back."""
+    result: dict[int, int] = {}
+    latest: dict[int, int] = {}
+    for index, stay in enumerate(stays):
+        if stay.storage in latest:
+            result[latest[stay.storage]] = stay.begin
+        latest[stay.storage] = index
+    return result
+
+
 class Play:
     """One forward pass: a discrete-event play of the step with memory as a resource.
 
@@ -166,12 +177,13 @@ class Play:
         self.missing = [0] * (count + 1)
         self.missing_bytes = [0] * (count + 1)
         self.ending: list[list[int]] = [[] for _ in range(count)]
-        self.stores_after: list[list[tuple[int, int]]] = [[] for _ in range(count + 1)]
+        self.stores_after: list[list[tuple[int, int, int]]] = [[] for _ in range(count + 1)]
         self.stay_of = [0] * len(inserted.transfers)
         self.valid_after: list[int | None] = [None] * len(inserted.transfers)
         self.used = 0
         fetches: list[tuple[int, int]] = []
         last_store: dict[int, int] = {}
+        returns = _returns(stays)
         for index, stay in enumerate(stays):
             size = sizes[stay.storage]
             if stay.fetch is not None:
@@ -187,7 +199,8 @@ class Play:
             if stay.store is not None:
                 self.stay_of[stay.store] = index
                 last_store[stay.storage] = stay.store
-                self.stores_after[bounds[stay.store]].append((stay.last, stay.store))
+                begin = returns.get(index, count + 1)
+                self.stores_after[bounds[stay.store]].append((stay.last, -begin, stay.store))
             if not stay.to_end and stay.last >= 0:
                 self.ending[stay.last].append(index)
         if self.used > limit_bytes:
@@ -198,7 +211,7 @@ class Play:
             for t in inserted.transfers
         ]
         self.half = problem.hardware.duplex == "half"
-        self.ready_stores: list[tuple[int, int]] = []
+        self.ready_stores: list[tuple[int, int, int]] = []
         self.transfer_start = [-1] * len(inserted.transfers)
         self.transfer_end = [-1] * len(inserted.transfers)
         self.span_start = [0] * len(stays)
@@ -284,7 +297,7 @@ class Play:
         if self.busy[0 if self.half else link] is not None:
             return None
         if link == 0:
-            return heapq.heappop(self.ready_stores)[1] if self.ready_stores else None
+            return heapq.heappop(self.ready_stores)[2] if self.ready_stores else None
         for place_in_queue, index in enumerate(self.fetches[:_LOOKAHEAD]):
             if (
                 self.bounds[index] <= self.ended

@@ -1,0 +1,315 @@
+"""The search of strategy `hyperoffload`: which reuse gaps to leave so that the placed step is short.
+
+Orders of the ops are tried with several ways to choose gaps (recipes); then all gaps of a small graph are chosen at
+once, measured by the times of the best placement; then the gap behind the worst stall is forbidden and a few gaps at a
+time are given up and chosen again, until the bound or the deadline.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+
+from hyperoffload_core.analysis.lifetimes import Uses, uses_in_order
+from hyperoffload_core.analysis.liveness import live_bytes
+from hyperoffload_core.exact.optimum import MOST_OPS
+from hyperoffload_core.passes.choice import Choosing, Chosen
+from hyperoffload_core.passes.covering import cover
+from hyperoffload_core.passes.insertion import insert_cache_operators
+from hyperoffload_core.passes.order import captured_order, releasing_early_order
+from hyperoffload_core.passes.placement import NoPlacementError, Placement, Problem, make_problem, place
+from hyperoffload_core.passes.selection import (
+    WRAP,
+    Candidates,
+    Choice,
+    Estimate,
+    find_candidates,
+    gap_sets,
+    plain_estimate,
+    resident_slots,
+)
+from hyperoffload_core.strategies.base import Request
+from hyperoffload_core.strategies.planned import NEVER
+
+_SMALLEST_PART = 1000
+_ANOTHER_ORDER = 1e-3
+"""Another order of the ops is planned as well if it saves this part of the live bytes, at the peak or on average."""
+SMALL_OPS = 1000
+"""A graph of so many ops is worth a second of search more."""
+_EACH_ORDER, _FAR = 3, 1.02
+"""So many recipes are followed for each order; then an order whose best choice is so much longer is left alone."""
+_CLOSE = 1.01
+"""So near the bound gaps are not chosen again all at once."""
+_IDLE_ROUNDS = 40
+_ROUNDS = 12
+"""Rounds of the search for better gaps between two placements."""
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """One way to choose gaps: see `passes.selection.find_candidates` (exact) and `passes.choice.Choosing`."""
+
+    exact: bool
+    link_weight: float
+    home_weight: float = 1.0
+    part_of_largest: int | None = None
+    room: float | None = None
+    in_parts: bool = False
+
+
+_RECIPES = (
+    _Recipe(exact=True, link_weight=0.03),
+    _Recipe(exact=False, link_weight=1e6),
+    _Recipe(exact=False, link_weight=1e6, home_weight=3),
+    _Recipe(exact=False, link_weight=0.03, home_weight=3),
+    _Recipe(exact=True, link_weight=1e6, home_weight=3),
+    _Recipe(exact=True, link_weight=0.03, part_of_largest=8),
+    _Recipe(exact=False, link_weight=0.03, part_of_largest=8, room=1.0),
+    _Recipe(exact=False, link_weight=1e6, part_of_largest=2, room=1.0),
+    _Recipe(exact=False, link_weight=0.03, part_of_largest=8),
+    _Recipe(exact=False, link_weight=0.03),
+    _Recipe(exact=True, link_weight=1e6),
+    _Recipe(exact=False, link_weight=1e6, part_of_largest=2),
+    _Recipe(exact=False, link_weight=1e6, part_of_largest=2, room=0.5),
+    _Recipe(exact=False, link_weight=0.03, part_of_largest=2, room=0.25),
+    _Recipe(exact=False, link_weight=0.03, part_of_largest=8, room=0.5),
+)
+_IN_PARTS = (
+    _Recipe(exact=True, link_weight=0.03, in_parts=True),
+    _Recipe(exact=False, link_weight=0.03, in_parts=True),
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One order with what planning needs of it."""
+
+    problem: Problem
+    uses: tuple[Uses, ...]
+
+
+@dataclass(frozen=True)
+class Solution:
+    variant: Variant
+    choices: frozenset[Choice]
+    placement: Placement
+
+    @property
+    def cost(self) -> tuple[int, int]:
+        """Step time, then bytes moved: what is minimised."""
+        sizes = self.variant.problem.storage_bytes
+        return self.placement.step_ns, sum(sizes[t.storage] for t in self.placement.inserted.transfers)
+
+
+def variants_of(request: Request) -> list[Variant]:
+    graph = request.graph
+    orders = [captured_order(graph)]
+    if request.options.get("reorder", True):
+        early = releasing_early_order(graph)
+        before, after = live_bytes(graph, orders[0]), live_bytes(graph, early)
+        less = 1 - _ANOTHER_ORDER
+        if after.max() < less * before.max() or after.mean() < less * before.mean() or len(graph.ops) <= MOST_OPS:
+            orders.insert(0, early)
+    return [
+        Variant(make_problem(graph, order, request.durations_ns, request.hardware), uses_in_order(graph, order))
+        for order in orders
+    ]
+
+
+class Search:
+    """The best solution so far within ``target`` bytes, and the ways to a better one, cheapest first."""
+
+    def __init__(self, request: Request, target_bytes: int, bound_ns: int, deadline: float) -> None:
+        self.request, self.target = request, target_bytes
+        self.bound, self.deadline = bound_ns, deadline
+        self.wide = self._small() and request.options.get("effort", "normal") != "fast"
+        self.best: Solution | None = None
+        self.tried: set[tuple[int, frozenset[Choice]]] = set()
+        self.rng = Random(1)
+        self.candidates: dict[tuple[int, bool], Candidates] = {}
+
+    def run(self, variants: Sequence[Variant], before: Solution | None) -> Solution | None:
+        """``before`` is the solution found with more memory, from which it starts."""
+        if before is not None:
+            variant = before.variant
+            measured = Choosing(
+                variant.problem, variant.uses, self.request.actions, self._measured(before), self.target
+            )
+            for choosing in (measured, self._choosing(variant, _Recipe(exact=False, link_weight=0.03))):
+                self._try(variant, choosing.start_from(before.choices))
+            if self.best is not None:
+                self._search_near(self.best)
+        least: dict[int, float] = {}
+        for number, recipe in enumerate(_RECIPES if self.best is None else ()):
+            for variant in variants:
+                if self._over() and self.best is not None:
+                    return self.best
+                if number >= _EACH_ORDER and least.get(id(variant), NEVER) > _FAR * min(least.values(), default=NEVER):
+                    continue
+                if (chosen := self._follow(variant, recipe)) is not None:
+                    least[id(variant)] = min(chosen.step_ns, least.get(id(variant), NEVER))
+        for recipe in _IN_PARTS if before is None else ():
+            for variant in variants:
+                if self.best is not None and not self._over() and (variant is self.best.variant or self._small()):
+                    self._follow(variant, recipe)
+        if before is None and self.best is not None and self.wide and self.best.placement.step_ns > self.bound * _CLOSE:
+            self._search_near(self.best)
+            for _ in range(2):
+                self._cover_near(self.best)
+        idle = 0
+        while self.best is not None and not self._over():
+            cost = self.best.cost
+            self._without_suspects(self.best)
+            self._search_near(self.best)
+            idle = idle + 1 if self.best.cost == cost else 0
+            if idle > _IDLE_ROUNDS:
+                break
+        return self.best
+
+    def _over(self) -> bool:
+        self.request.check_cancelled()
+        at_bound = self.best is not None and self.best.placement.step_ns <= self.bound
+        return at_bound or time.process_time() >= self.deadline
+
+    def _small(self) -> bool:
+        return len(self.request.graph.ops) <= SMALL_OPS
+
+    def _choosing(self, variant: Variant, recipe: _Recipe, margin_bytes: int = 0) -> Choosing:
+        key = (id(variant), recipe.exact)
+        if key not in self.candidates:
+            estimate = plain_estimate(variant.problem)
+            self.candidates[key] = find_candidates(
+                variant.problem, variant.uses, self.request.actions, estimate, exact=recipe.exact
+            )
+        candidates = self.candidates[key]
+        largest = None
+        if recipe.part_of_largest is not None and len(candidates.bytes):
+            largest = int(candidates.bytes.max()) // recipe.part_of_largest
+        limit = self.target - margin_bytes
+        return Choosing(variant.problem, variant.uses, self.request.actions, candidates, limit, largest)
+
+    def _follow(self, variant: Variant, recipe: _Recipe) -> Chosen | None:
+        choosing = self._choosing(variant, recipe)
+        if recipe.in_parts:
+            chosen = self._covering(variant, choosing)
+        else:
+            chosen = choosing.greedy(recipe.link_weight, recipe.home_weight)
+        if chosen is not None and recipe.room is not None and chosen.choices:
+            # Room for (part of) one more transfer in flight, so that the link need not wait for memory.
+            sizes = variant.problem.storage_bytes
+            margin = int(recipe.room * max(sizes[storage] for storage, _ in chosen.choices))
+            chosen = self._choosing(variant, recipe, margin_bytes=margin).greedy(recipe.link_weight, recipe.home_weight)
+        self._try(variant, chosen)
+        return chosen
+
+    def _covering(
+        self, variant: Variant, choosing: Choosing, whole_with: frozenset[Choice] | None = None
+    ) -> Chosen | None:
+        c = choosing.c
+        enough = c.bytes * _SMALLEST_PART >= resident_slots(variant.problem, variant.uses).max() - self.target
+        rows = None
+        if whole_with is not None:
+            rows = np.array([choice in whole_with for choice in zip(c.storage.tolist(), c.index.tolist(), strict=True)])
+        parts = cover(variant.problem, variant.uses, c, self.target, enough, rows)
+        return None if parts is None else choosing.round_off(parts)
+
+    def _cover_near(self, solution: Solution) -> None:
+        """Choose all gaps at once, measured by the times of a solution."""
+        variant = solution.variant
+        choosing = Choosing(variant.problem, variant.uses, self.request.actions, self._measured(solution), self.target)
+        chosen = self._covering(variant, choosing, whole_with=solution.choices)
+        self._try(variant, chosen)
+        if chosen is not None:
+            self._try(variant, choosing.improve(chosen, self.rng, self.bound, lambda turn: turn >= _ROUNDS))
+
+    def _measured(self, solution: Solution) -> Candidates:
+        variant, placement = solution.variant, solution.placement
+        times = Estimate(np.array(placement.op_start_ns, np.int64), np.array(placement.op_end_ns, np.int64))
+        return find_candidates(variant.problem, variant.uses, self.request.actions, times, exact=True)
+
+    def _try(self, variant: Variant, chosen: Chosen | None) -> bool:
+        """Place what was chosen, unless that cannot be better; whether it is."""
+        if chosen is None or (self.best is not None and chosen.step_ns >= self.best.placement.step_ns):
+            return False
+        key = (id(variant), chosen.choices)
+        if key in self.tried:
+            return False
+        self.tried.add(key)
+        uses = variant.uses
+        inserted = insert_cache_operators(self.request.graph, uses, *gap_sets(chosen.choices, uses))
+        try:
+            placement = place(variant.problem, inserted, self.target)
+        except NoPlacementError:
+            return False
+        solution = Solution(variant, chosen.choices, placement)
+        if self.best is not None and solution.cost >= self.best.cost:
+            return False
+        self.best = solution
+        above = placement.step_ns / self.bound - 1
+        self.request.progress(0.5, f"choosing what leaves the device: {above:.1%} above the bound")
+        return True
+
+    def _without_suspects(self, solution: Solution) -> None:
+        """Forbid the gap behind one of the worst stalls and choose again, as long as that helps."""
+        for suspects in _suspects(solution):
+            for exact in (False, True):
+                if self._over():
+                    return
+                recipe = _Recipe(exact=exact, link_weight=0.03)
+                choosing = self._choosing(solution.variant, recipe)
+                choosing.bar(suspects)
+                if self._try(solution.variant, choosing.start_from(solution.choices - suspects)):
+                    return
+
+    def _search_near(self, solution: Solution) -> None:
+        """Search around a solution, with gaps measured by its times and by what lies strictly inside them."""
+        variant, measured = solution.variant, self._measured(solution)
+        inside = self._choosing(variant, _Recipe(exact=False, link_weight=0.03))
+        for choosing in (
+            Choosing(variant.problem, variant.uses, self.request.actions, measured, self.target),
+            inside,
+        ):
+            if self._over():
+                return
+            chosen = choosing.start_from(solution.choices)
+            if chosen is None:
+                continue
+            self._try(variant, chosen)
+            self._try(variant, choosing.improve(chosen, self.rng, self.bound, lambda turn: turn >= _ROUNDS))
+
+
+def _suspects(solution: Solution) -> list[frozenset[Choice]]:
+    """Sets of choices to forbid, worst stall first: of Stores that end the step late, of Prefetches ops waited for."""
+    placement, variant = solution.placement, solution.variant
+    inserted, count = placement.inserted, len(variant.problem.order)
+    stalls: list[tuple[int, frozenset[Choice]]] = []
+    last_end = placement.op_end_ns[-1]
+    tail = placement.step_ns - last_end
+    if tail > 0:
+        late = [
+            stay.storage
+            for stay in inserted.stays
+            if stay.store is not None
+            and placement.transfer_end_ns[stay.store] > last_end
+            and inserted.homes[stay.storage] == "pool"
+        ]
+        if late:
+            stalls.append((tail, frozenset((s, WRAP) for s in late)))
+            stalls.append((tail // 2, frozenset((s, WRAP) for s in late[: max(1, len(late) // 2)])))
+    first_use = {use.storage: use.positions[0] for use in variant.uses if use.positions}
+    for stay in inserted.stays:
+        if stay.fetch is None or stay.begin >= count:
+            continue
+        waited = placement.data_wait_ns[stay.begin]
+        if waited > 0 and placement.transfer_end_ns[stay.fetch] == placement.op_start_ns[stay.begin]:
+            positions = variant.uses[stay.storage].positions
+            index = positions.index(stay.begin) - 1
+            if index < 0 and first_use[stay.storage] == stay.begin and inserted.homes[stay.storage] == "pool":
+                index = WRAP
+            stalls.append((waited, frozenset({(stay.storage, index)})))
+    stalls.sort(key=lambda s: -s[0])
+    return [choices for _, choices in stalls[:24]]
