@@ -15,6 +15,7 @@ const KEYS = [
       [["V"], "a drag selects a stretch and shows its numbers"],
       [["Esc"], "clear the selection"],
       [["/"], "search ops, storages and transfers"],
+      [["Shift"], "and drag a copy in to the left: start it earlier"],
     ],
   ],
   [

@@ -26,7 +26,7 @@ def editor(draft: Draft, ground: Ground | None, ground_key: dict[str, Any]) -> A
         [
             stores(draft, checked, ground_key),
             parts.panel("Policy", [name_fields(draft), limit_fields(draft, ground, checked), strategy(draft, checked)]),
-            parts.panel("Rules", rules(checked), hint=RULES_HINT),
+            parts.panel("Rules", rules(checked, matched=ground is not None), hint=RULES_HINT),
             parts.panel("As text", text(checked), hint=TEXT_HINT),
         ],
         className="stack",
@@ -136,11 +136,12 @@ RULES_HINT = (
 TEXT_HINT = "The same as TOML, for `hyperoffload compile --policy FILE`. Editing it changes the fields."
 
 
-def rules(checked: Checked) -> list[Any]:
+def rules(checked: Checked, *, matched: bool = True) -> list[Any]:
+    """``matched``: there is a graph to count matches in."""
     return [
         parts.grid(
             "policy-rules",
-            RULE_COLUMNS,
+            [column for column in RULE_COLUMNS if matched or column.get("field") != "count"],
             checked.rows,
             getRowId="params.data.id",
             options={
@@ -170,23 +171,23 @@ def text(checked: Checked) -> Any:
 
 
 RULE_COLUMNS: list[dict[str, Any]] = [
-    {"field": "number", "headerName": "#", "width": 38, "editable": False},
+    {"field": "number", "headerName": "#", "width": 34, "editable": False},
     {
         "field": "class",
         "headerName": "Class",
-        "width": 120,
+        "width": 104,
         "editable": True,
         "cellEditor": "agSelectCellEditor",
         "cellEditorParams": {"values": ["", *TENSOR_CLASSES]},
     },
-    {"field": "scope", "headerName": "Scope", "minWidth": 80, "flex": 1, "editable": True},
-    {"field": "name", "headerName": "Name", "minWidth": 70, "flex": 1, "editable": True},
-    {"field": "min_size", "headerName": "From", "width": 74, "editable": True},
-    {"field": "max_size", "headerName": "To", "width": 70, "editable": True},
+    {"field": "scope", "headerName": "Scope", "minWidth": 60, "flex": 1, "editable": True},
+    {"field": "name", "headerName": "Name", "minWidth": 60, "flex": 1, "editable": True},
+    {"field": "min_size", "headerName": "From", "width": 62, "editable": True},
+    {"field": "max_size", "headerName": "To", "width": 58, "editable": True},
     {
         "field": "phase",
         "headerName": "Phase",
-        "width": 88,
+        "width": 78,
         "editable": True,
         "cellEditor": "agSelectCellEditor",
         "cellEditorParams": {"values": ["", *PHASES]},
@@ -203,7 +204,7 @@ RULE_COLUMNS: list[dict[str, Any]] = [
         "field": "prefetch_earlier",
         "headerName": "Earlier",
         "headerTooltip": "Start its prefetches so much earlier than planned, such as 2ms, as far as memory allows",
-        "width": 80,
+        "width": 74,
         "editable": True,
     },
     {"field": "count", "headerName": "Matches", "width": 118, "cellRenderer": "Matches"},

@@ -6,7 +6,7 @@ from typing import Any
 
 import dash
 import dash_mantine_components as dmc
-from dash import Input, Output, ctx, html
+from dash import Input, Output, ctx, dcc, html
 from dash import State as Given
 
 from app.dashboard import parts
@@ -20,6 +20,7 @@ from db.policies import PolicyVersionRow
 def panel(state: State, name: str) -> list[Any]:
     versions = policy_versions(state.database, name)
     return [
+        dcc.Store(id="tune-restored"),
         html.Div(
             [
                 parts.button("Save version", "tune-save", "plus"),
@@ -29,7 +30,7 @@ def panel(state: State, name: str) -> list[Any]:
         ),
         html.Div(
             [
-                _select("tune-from", "From", versions, _oldest_shown(versions)),
+                _select("tune-from", "From", versions, _first_shown(versions)),
                 _select("tune-to", "To", versions, EDITED),
                 dmc.Button("Restore the version on the left", id="tune-restore", variant="default", size="sm"),
             ],
@@ -42,13 +43,27 @@ def panel(state: State, name: str) -> list[Any]:
 
 def register(app: dash.Dash, shared: State) -> None:
     @app.callback(
+        Output("policy-toml", "value", allow_duplicate=True),
+        Output("tune-restored", "data"),
+        Input("tune-restore", "n_clicks"),
+        Given("tune-from", "value"),
+        Given("policy-name", "value"),
+        prevent_initial_call=True,
+    )
+    def restore(clicks: int | None, chosen: str | None, name: str) -> Any:
+        if not clicks or not (chosen or "").isdecimal():
+            return dash.no_update, dash.no_update
+        restored = restore_version(shared.database, _name(name), int(chosen or 0))
+        return restored.toml, restored.number
+
+    # Its outputs are of this page alone: other pages have a policy and jobs as well.
+    @app.callback(
         Output("tune-versions", "children"),
         Output("tune-from", "data"),
         Output("tune-from", "value"),
         Output("tune-to", "data"),
-        Output("policy-toml", "value", allow_duplicate=True),
         Input("tune-save", "n_clicks"),
-        Input("tune-restore", "n_clicks"),
+        Input("tune-restored", "data"),
         Input("policy-name", "value"),
         Input("job-id", "data"),
         Given("tune-from", "value"),
@@ -58,23 +73,19 @@ def register(app: dash.Dash, shared: State) -> None:
     )
     def change(
         _saves: int | None,
-        _restores: int | None,
+        _restored: int | None,
         name: str,
         _job: int | None,
         chosen: str | None,
         run_id: int,
         fields: dict[str, Any],
     ) -> Any:
-        toml: Any = dash.no_update
-        name = (name or "").strip() or "unnamed"
         if ctx.triggered_id == "tune-save":
             save_version(shared.database, policy_events.policy_now(ground=shared.ground(run_id), **fields))
-        if ctx.triggered_id == "tune-restore" and (chosen or "").isdecimal():
-            toml = restore_version(shared.database, name, int(chosen or 0)).toml
-        versions = policy_versions(shared.database, name)
+        versions = policy_versions(shared.database, _name(name))
         numbers = [str(v.number) for v in versions]
-        value = chosen if chosen in numbers else _oldest_shown(versions)
-        return _table(versions), _choices(versions)[1:], value, _choices(versions), toml
+        value = chosen if chosen in numbers else _first_shown(versions)
+        return _table(versions), _choices(versions)[1:], value, _choices(versions)
 
     @app.callback(
         Output("tune-diff", "children"),
@@ -86,14 +97,18 @@ def register(app: dash.Dash, shared: State) -> None:
         Given("policy-name", "value"),
     )
     def compare(old: str | None, new: str | None, toml: str, _table: Any, name: str) -> Any:
-        versions = policy_versions(shared.database, (name or "").strip() or "unnamed")
+        versions = policy_versions(shared.database, _name(name))
         if not versions:
             return html.Div("Nothing is saved under this name yet.", className="hint"), True
         lines = diff_lines(versions, old or "", new or EDITED, toml or "")
         return (_diff(lines) if lines else html.Div("No difference.", className="hint")), not (old or "").isdecimal()
 
 
-def _oldest_shown(versions: list[PolicyVersionRow]) -> str | None:
+def _name(typed: str | None) -> str:
+    return (typed or "").strip() or "unnamed"
+
+
+def _first_shown(versions: list[PolicyVersionRow]) -> str | None:
     return str(versions[0].number) if versions else None
 
 
