@@ -62,7 +62,6 @@ def test_runs_are_found_tagged_archived_deleted_and_restored_and_asked_for_in_sq
         page.get_by_role("button", name="Save").click()
         expect(page.locator(".run-tags .tag")).to_have_text("<b>paper</b>")
         expect(page.locator(".run-name b")).to_have_text("the best")
-        picture(page, "runs-filtered")
 
         # Archive, look into the archive, take it out again.
         page.goto(address)
@@ -83,7 +82,6 @@ def test_runs_are_found_tagged_archived_deleted_and_restored_and_asked_for_in_sq
         page.get_by_role("button", name="Delete", exact=True).focus()
         page.keyboard.press("Enter")
         expect(numbers).to_have_text(["3", "2", "1"])
-        picture(page, "runs-deleted")
         page.get_by_role("button", name="Undo").click()
         expect(numbers).to_have_count(4)
         tick(4)

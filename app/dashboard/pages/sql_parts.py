@@ -15,6 +15,9 @@ from db.reading import LONGEST_S, Answer, QueryError
 from db.saved_queries import list_queries
 from hyperoffload_core.sizes import format_ns
 
+ROW_PX = 36
+MOST_ROWS_HIGH = 12
+
 
 def editor(state: State, asked: SqlAsked) -> Any:
     save = dmc.Popover(
@@ -94,6 +97,7 @@ def saved_choices(state: State) -> list[dict[str, Any]]:
 
 def result(found: Answer, choice: PlotChoice | None) -> Any:
     count = len(found.rows)
+    few = len(found.columns) <= FILLING
     words = f"{count:,} row{'s' if count != 1 else ''} in {format_ns(found.elapsed_ns)}"
     table = parts.panel(
         "Result",
@@ -103,8 +107,8 @@ def result(found: Answer, choice: PlotChoice | None) -> Any:
                 "sql-grid",
                 table_columns(found),
                 table_rows(found),
-                columnSize="autoSize" if len(found.columns) > FILLING else None,
-                style={"height": min(460, 39 + 36 * max(1, count) + 12)},
+                columnSize=None if few else "autoSize",
+                style={"height": 41 + ROW_PX * min(count, MOST_ROWS_HIGH) + (0 if few else 14)},
                 options={"tooltipShowDelay": 400, "enableCellTextSelection": True},
             )
             if count
