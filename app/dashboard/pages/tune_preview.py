@@ -12,6 +12,7 @@ from app.dashboard import parts, theme
 from app.dashboard.state import State
 from app.dashboard.views.policy import Draft, check
 from app.dashboard.views.preview import (
+    LABELS,
     NAMED,
     Change,
     DecisionGroup,
@@ -36,7 +37,7 @@ PENDING = "preview pending"
 
 
 def numbers_panel(run: RunRow) -> Any:
-    waiting = [Change(label, "…", "", "", "") for label in ("Step time", "Device memory", "Blocking")]
+    waiting = [Change(label, "…", "", "", "") for label in LABELS]
     return html.Div(
         [
             dcc.Interval(id="tune-preview-poll", interval=POLL_MS, disabled=True),

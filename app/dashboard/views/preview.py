@@ -58,6 +58,7 @@ class Decisions:
     unchanged: int
 
 
+LABELS = ("Step time", "Device memory", "Blocking", "Moved per step", "Above the bound")
 CHANGES = ("Leaves now", "Stays now", "Moves more", "Moves less", "Another home")
 
 
@@ -66,12 +67,12 @@ def changes(run: RunRow, then: Metrics) -> list[Change]:
     moved = (run.bytes_out or 0) + (run.bytes_in or 0)
     step = run.step_median_ns or 0
     return [
-        _change("Step time", then.step_ns, run.step_median_ns, format_ns, run.kind),
-        _change("Device memory", then.reserved_bytes, run.device_bytes, format_bytes, run.kind),
-        _change("Blocking", then.blocking_ns, run.blocking_ns, format_ns, run.kind),
-        _change("Moved per step", then.bytes_out + then.bytes_in, moved, format_bytes, run.kind),
+        _change(LABELS[0], then.step_ns, run.step_median_ns, format_ns, run.kind),
+        _change(LABELS[1], then.reserved_bytes, run.device_bytes, format_bytes, run.kind),
+        _change(LABELS[2], then.blocking_ns, run.blocking_ns, format_ns, run.kind),
+        _change(LABELS[3], then.bytes_out + then.bytes_in, moved, format_bytes, run.kind),
         Change(
-            "Above the bound",
+            LABELS[4],
             _above(then.step_ns, then.lower_bound_ns),
             f"{_above(step, run.lower_bound_ns)} {run.kind}",
             f"no step is below {format_ns(then.lower_bound_ns)}",
