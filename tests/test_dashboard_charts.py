@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -11,7 +14,7 @@ from dashboard_example import MIB, example_profile, example_schedule
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.dashboard.views import comparing, lanes, timeline
+from app.dashboard.views import comparing, lanes, overview, timeline
 from app.dashboard.views.lanes import BARS, BINS, LABELLED, MS, OUTLINES, draw, fitted, outline
 from app.dashboard.views.step import StepView, item_at, run_view
 from app.dashboard.views.timeline import Timeline
@@ -245,6 +248,19 @@ def test_all_steps_of_a_run_are_drawn_under_their_numbers() -> None:
     assert [t["name"] for t in timeline.traces(shown, shown.whole())] == [
         t["name"] for t in timeline.traces(shown, (0, 10_000_000))
     ]
+
+
+def test_the_overview_is_the_whole_step_up_to_its_peak(view: StepView) -> None:
+    shown = Timeline(view)
+    head, _, drawing = overview.picture(shown).partition(",")
+    assert head == "data:image/svg+xml"
+    path = ElementTree.fromstring(unquote(drawing)).find("{*}path")
+    assert path is not None
+    steps = [(int(x), int(y)) for x, y in re.findall(r"H(\d+)V(\d+)", path.get("d", ""))]
+    assert (steps[0][0], steps[-1][0]) == (0, overview.WIDTH)
+    x, y = min(steps, key=lambda step: step[1])
+    assert x == pytest.approx(view.peak[0] / view.end_ns * overview.WIDTH, abs=1)
+    assert y == pytest.approx(overview.HEIGHT * (1 - 1 / 1.05), abs=1)
 
 
 def test_names_are_shown_as_text() -> None:

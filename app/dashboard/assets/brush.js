@@ -3,8 +3,10 @@
   const clamp = (value) => Math.min(1, Math.max(0, value));
   let held = null;
 
+  const mainChart = () => document.querySelector("#run-timeline .js-plotly-plot");
   const brush = () => document.getElementById("run-brush");
-  const wholeMs = () => Number(document.querySelector("#run-overview .js-plotly-plot")?.layout?.xaxis?.range?.[1]) || 0;
+  // The axis may be moved to 2 % beyond the end (views/timeline.py).
+  const wholeMs = () => (mainChart()?.layout?.xaxis?.maxallowed || 0) / 1.02;
 
   function frame() {
     const area = brush();
@@ -37,7 +39,7 @@
   }
 
   function follow() {
-    const chart = document.querySelector("#run-timeline .js-plotly-plot");
+    const chart = mainChart();
     const whole = wholeMs();
     if (!brush() || held || !whole || !chart?.layout?.xaxis?.range) return;
     const [low, high] = chart.layout.xaxis.range.map(Number);
@@ -46,7 +48,7 @@
 
   // Charts come and go with the pages; each is followed from the moment it is there.
   new MutationObserver(() => {
-    for (const chart of document.querySelectorAll("#run-timeline .js-plotly-plot, #run-overview .js-plotly-plot")) {
+    for (const chart of document.querySelectorAll("#run-timeline .js-plotly-plot")) {
       if (chart.dataset.followed || !chart.on) continue;
       chart.dataset.followed = "yes";
       chart.on("plotly_afterplot", follow);
@@ -89,7 +91,7 @@
     if (!held) return;
     const { range, low, high } = held;
     held = null;
-    const chart = document.querySelector("#run-timeline .js-plotly-plot");
+    const chart = mainChart();
     if (chart && range[1] - range[0] > 1e-6 && (range[0] !== low || range[1] !== high)) {
       const whole = wholeMs();
       window.Plotly.relayout(chart, { "xaxis.range": [range[0] * whole, range[1] * whole] });

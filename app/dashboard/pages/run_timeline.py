@@ -74,7 +74,7 @@ def register(app: dash.Dash, shared: State) -> None:
         Output("run-window", "data", allow_duplicate=True),
         Output("run-drawn", "children", allow_duplicate=True),
         Output("run-legend", "children"),
-        Output("run-overview", "figure"),
+        Output("run-overview", "src"),
         Input("run-show", "value"),
         Input("run-by", "value"),
         Input("run-target", "data"),
@@ -98,7 +98,7 @@ def register(app: dash.Dash, shared: State) -> None:
         drawn = figure(shown, chosen, cursor, selected, mode)
         # Another revision, so that the browser takes this range instead of the one the user left.
         drawn["layout"]["uirevision"] = f"{show} {chosen}"
-        whole = overview.figure(shown) if ctx.triggered_id == "run-show" else dash.no_update
+        whole = overview.picture(shown) if ctx.triggered_id == "run-show" else dash.no_update
         return drawn, {"height": shown.height}, window, detail_words(shown, chosen), legend(shown), whole
 
     @app.callback(
@@ -233,12 +233,7 @@ def panel(run: RunRow, timeline: Timeline, step: int | Literal["all"], shown: Sh
             ),
             html.Div(
                 [
-                    dcc.Graph(
-                        id="run-overview",
-                        figure=overview.figure(timeline),
-                        config={"staticPlot": True, "responsive": True, "showSendToCloud": False},
-                        style={"height": overview.HEIGHT},
-                    ),
+                    html.Img(id="run-overview", src=overview.picture(timeline), alt="Memory over the whole step"),
                     html.Div(className="brush", id="run-brush"),
                 ],
                 className="overview",
