@@ -87,7 +87,12 @@ def group_alive(alive: Sequence[Alive], by: Group) -> list[AliveGroup]:
         groups.setdefault(_group(a, by), []).append(a)
     sizes = {name: sum(a.bytes for a in members) for name, members in groups.items()}
     found = [AliveGroup(name, tuple(members), sizes[name], sizes[name] / whole) for name, members in groups.items()]
-    return sorted(found, key=lambda g: (-g.bytes, g.name))
+    return sorted(found, key=lambda g: (-g.bytes, _natural(g.name)))
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sorts ``blocks.2`` before ``blocks.10``."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]{1,18})", name)]
 
 
 def _group(alive: Alive, by: Group) -> str:

@@ -7,7 +7,7 @@ import pytest
 from dashboard_example import MIB, example_profile, example_schedule
 
 from hyperoffload_core.recording import Profile
-from profiles.alive import BEFORE_THE_STEP, GROUPS, alive_at, group_alive, unnumbered
+from profiles.alive import BEFORE_THE_STEP, GROUPS, Alive, alive_at, group_alive, unnumbered
 from profiles.moment import moment, total
 from profiles.series import memory_curve
 from profiles.stacks import needed, reserved
@@ -64,6 +64,11 @@ def test_holders_are_grouped_in_four_ways(profile: Profile) -> None:
     assert made[BEFORE_THE_STEP] == 16
     assert {g.name: g.count for g in group_alive(alive, "class")}["optimizer_state"] == 8
     assert {g.name for g in group_alive(alive, "layer")} >= {"3", "optimizer"}
+
+
+def test_groups_of_one_size_are_in_the_order_of_their_numbers() -> None:
+    same = [Alive(n, f"blocks.{n}.x", "weight", f"blocks.{n}", "MatMul", 8, 0, 1) for n in (10, 2, 1)]
+    assert [g.name for g in group_alive(same, "layer")] == ["blocks.1", "blocks.2", "blocks.10"]
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,10 @@ from app.dashboard.state import State, current_state
 from app.dashboard.views.address import Shown, shown_of
 from app.dashboard.views.numbers import run_numbers
 from app.dashboard.views.runs import STATUS_TONES, run_conditions, run_name, when
+from app.dashboard.views.stalls import highlights
 from app.dashboard.views.step import StepView
 from db.database import DatabaseError
 from db.queries import RunRow, get_run, load_profile, median_step
-from profiles.alive import alive_at
 from profiles.chrome_trace import trace_bytes
 
 # Each is a module with ``panel(...)`` and ``register(app, shared)``.
@@ -149,11 +149,8 @@ def _within(span: tuple[int, int] | None, end_ns: int) -> tuple[int, int] | None
 
 def _first_pick(view: StepView) -> dict[str, Any] | None:
     """What to explain before anything is clicked: the worst stall, else the largest storage at the peak."""
-    worst = max(view.verdicts.values(), key=lambda v: v.blocking_ns, default=None)
-    if worst is not None and worst.blocking_ns:
-        return {"kind": "transfer", "id": worst.transfer}
-    largest = next((a for a in alive_at(view.profile, view.peak[0], view.step) if a.storage is not None), None)
-    return None if largest is None else {"kind": "storage", "id": largest.storage}
+    first = next(iter(highlights(view)), None)
+    return None if first is None else {"kind": first.pick[0], "id": first.pick[1]}
 
 
 def _head(run: RunRow) -> Any:

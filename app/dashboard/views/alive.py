@@ -14,7 +14,7 @@ from profiles.filtering import quoted
 from profiles.moment import Moment, moment, total
 
 GROUP_TITLES: dict[Group, str] = {"class": "Class", "layer": "Layer", "op": "Made by", "name": "Name"}
-MOST_GROUPS = 16
+MOST_GROUPS = 12
 MOST_HOLDERS = 8
 MOST_LEAVING = 3
 
