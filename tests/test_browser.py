@@ -42,7 +42,6 @@ def test_from_a_run_to_an_exported_comparison(page: Page, served: Served) -> Non
     )
     page.get_by_role("button", name="Add rule").click()
     expect(page.locator("#policy-rules .ag-row").first).to_contain_text(re.compile(r"\d+ · [\d.]+ [KM]iB"))
-    picture(page, "tune")
     page.get_by_role("button", name="Recompile", exact=True).click()
     opened = page.locator("#job-open")
     expect(opened).to_be_visible(timeout=JOB_MS)
