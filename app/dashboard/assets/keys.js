@@ -19,6 +19,13 @@ const KEYS = [
     ],
   ],
   [
+    "Runs and SQL",
+    [
+      [["/"], "search the runs; write the query"],
+      [["Ctrl", "Enter"], "run the query"],
+    ],
+  ],
+  [
     "Everywhere",
     [
       [["Tab"], "next control; Enter or Space presses it"],
@@ -109,7 +116,7 @@ document.addEventListener("keydown", (event) => {
     "?": () => Boolean(keysDialog().showModal() ?? true),
     0: () => press("#run-whole") || showWhole(),
     "/": () => {
-      const search = document.getElementById("run-search");
+      const search = document.querySelector("#run-search, #runs-search, #sql-text");
       search?.focus();
       return Boolean(search);
     },
