@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from db.database import Database
-from db.policies import PolicyVersionRow, get_policy, list_versions, save_policy
+from db.policies import PolicyVersionRow, get_policy, list_policies, list_versions, save_policy
 from hyperoffload_core.policy import Policy, policy_from_toml, policy_to_document, policy_to_toml
 
 
 def save_version(database: Database, policy: Policy, note: str = "") -> int:
     """Save the policy under its name and return the row id of its version; the same text again is the same version."""
     return save_policy(database, policy.name, policy_to_toml(policy), policy_to_document(policy), note).id
+
+
+def saved_names(database: Database) -> list[str]:
+    """Names of all saved policies."""
+    return [version.name for version in list_policies(database)]
 
 
 def policy_versions(database: Database, name: str) -> list[PolicyVersionRow]:

@@ -126,6 +126,13 @@ def test_a_wrong_policy_cannot_be_compiled_and_leaves_the_text(ground: Ground) -
     assert good["slider"] == 70
 
 
+def test_a_saved_policy_replaces_the_whole_draft(ground: Ground) -> None:
+    saved = 'name = "night"\nmemory_limit = "70%"\nstrategy = "reactive"\n'
+    draft = change(Draft(), "policy-preset", ground, preset="saved:night", saved=saved)
+    assert draft == draft_of(policy_from_toml(saved))
+    assert updates(draft, ground, "policy-preset")["name"] == "night"
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_survive_the_editor(name: str) -> None:
     checked = check(draft_of(PRESETS[name]), None)

@@ -23,7 +23,7 @@ from app.dashboard.views.requests import (
     runnable_model,
 )
 from app.jobs import start_compile_job, start_run_job
-from app.policies import save_version
+from app.policies import save_version, saved_names
 from hyperoffload_core.hardware import hardware_names, load_hardware
 from hyperoffload_core.sizes import format_bytes, format_rate
 from hyperoffload_core.workloads import WORKLOADS
@@ -96,6 +96,7 @@ def register(app: dash.Dash, shared: State) -> None:
 
 def layout(**_: str) -> Any:
     state = current_state()
+    saved = saved_names(state.database)
     return html.Div(
         [
             parts.head(
@@ -105,7 +106,8 @@ def layout(**_: str) -> Any:
             html.Div(
                 [
                     html.Div(
-                        [_model_panel(), policy_editor.editor(Draft(name="first policy"), None, {})], className="stack"
+                        [_model_panel(), policy_editor.editor(Draft(name="first policy"), None, {}, saved)],
+                        className="stack",
                     ),
                     html.Div(_start_panel(state), className="side stack"),
                 ],

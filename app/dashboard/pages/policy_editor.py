@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,15 +18,19 @@ from hyperoffload_core.sizes import format_bytes
 from hyperoffload_core.strategies import STRATEGIES, Option
 
 SLIDER_TOP = 110
+SAVED = "saved:"
+"""In front of a saved policy's name where presets can be chosen as well."""
 
 
-def editor(draft: Draft, ground: Ground | None, ground_key: dict[str, Any]) -> Any:
-    """All of it as panels below each other, for a page that has nothing else."""
+def editor(draft: Draft, ground: Ground | None, ground_key: dict[str, Any], saved: Sequence[str] = ()) -> Any:
+    """All of it as panels below each other, for a page that has nothing else; ``saved`` names saved policies."""
     checked = check(draft, ground)
     return html.Div(
         [
             stores(draft, checked, ground_key),
-            parts.panel("Policy", [name_fields(draft), limit_fields(draft, ground, checked), strategy(draft, checked)]),
+            parts.panel(
+                "Policy", [name_fields(draft, saved), limit_fields(draft, ground, checked), strategy(draft, checked)]
+            ),
             parts.panel("Rules", rules(checked, matched=ground is not None), hint=RULES_HINT),
             parts.panel("As text", text(checked), hint=TEXT_HINT),
         ],
@@ -44,7 +49,12 @@ def stores(draft: Draft, checked: Checked, ground_key: dict[str, Any]) -> Any:
     )
 
 
-def name_fields(draft: Draft) -> Any:
+def name_fields(draft: Draft, saved: Sequence[str] = ()) -> Any:
+    """The name, and what to start from: a preset, or the latest version of a saved policy."""
+    groups = [{"group": "Presets", "items": [{"value": name, "label": name} for name in PRESETS]}]
+    if saved:
+        items = [{"value": f"{SAVED}{name}", "label": name[:80]} for name in saved]
+        groups.append({"group": "Saved policies, latest version", "items": items})
     return dmc.Group(
         [
             dmc.TextInput(
@@ -57,11 +67,12 @@ def name_fields(draft: Draft) -> Any:
             dmc.Select(
                 id="policy-preset",
                 label="Start from",
-                description="Replaces limit, strategy and rules.",
-                placeholder="a preset",
-                data=list(PRESETS),
+                description="Replaces name, limit, strategy and rules.",
+                placeholder="a preset or saved policy",
+                data=groups,
+                searchable=True,
                 value=None,
-                w=220,
+                w=260,
             ),
         ],
         align="flex-end",

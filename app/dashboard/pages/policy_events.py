@@ -11,6 +11,7 @@ from dash import ALL, Input, Output, ctx
 from dash import State as Given
 
 from app.dashboard.pages.policy_editor import (
+    SAVED,
     limit_note,
     options_fields,
     rule_error,
@@ -21,6 +22,7 @@ from app.dashboard.pages.policy_editor import (
 )
 from app.dashboard.state import State
 from app.dashboard.views.policy import RULE_FIELDS, Draft, Ground, check, draft_of, option_errors
+from db.policies import get_policy
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.policy import PRESETS, Policy, PolicyError, policy_from_toml
 
@@ -80,6 +82,8 @@ def register(app: dash.Dash, shared: State) -> None:
         source = "options" if isinstance(ctx.triggered_id, dict) else ctx.triggered_id
         prop = ctx.triggered[0]["prop_id"].rpartition(".")[2]
         try:
+            if source == "policy-preset" and str(given["preset"] or "").startswith(SAVED):
+                given["saved"] = get_policy(shared.database, given["preset"].removeprefix(SAVED)).toml
             changed = changed_draft(draft, ground, source, prop, given, known)
         except UserError as error:
             return dict.fromkeys(OUTPUTS, dash.no_update) | {"toml_error": str(error), "valid": None}
@@ -143,6 +147,8 @@ def changed_draft(
         )
     if source == "policy-toml":
         return _numbered(draft_of(policy_from_toml(given["toml"] or "", "policy")))
+    if source == "policy-preset" and given.get("saved"):
+        return _numbered(draft_of(policy_from_toml(given["saved"], "the saved policy")))
     if source == "policy-preset" and given["preset"] in PRESETS:
         return _numbered(draft_of(PRESETS[given["preset"]]))
     return None

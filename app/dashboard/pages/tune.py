@@ -30,7 +30,7 @@ from app.dashboard.views.runs import run_name
 from app.dashboard.views.tuning import asked_draft
 from app.jobs import start_compile_job, start_run_job
 from app.planner import Planner
-from app.policies import save_version
+from app.policies import save_version, saved_names
 from app.requests import CompileRequest
 from db.database import DatabaseError
 from db.policies import get_policy_version
@@ -172,7 +172,7 @@ def _tabs(state: State, run: RunRow, draft: Draft, checked: Checked) -> Any:
         "policy": (
             "Strategy and rules",
             [
-                policy_editor.name_fields(draft),
+                policy_editor.name_fields(draft, saved_names(state.database)),
                 policy_editor.strategy(draft, checked),
                 html.H3("Rules"),
                 html.Div(policy_editor.RULES_HINT, className="hint rules-hint"),
