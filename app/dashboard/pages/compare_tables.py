@@ -274,8 +274,29 @@ def _grid(columns: list[dict[str, Any]], rows: list[dict[str, Any]], nothing: st
     groups = any("children" in column for column in columns)
     height = 42 + 36 * (min(len(rows), TABLE_ROWS) + groups)
     options = {"quickFilterText": search} if search else {}
-    shown = [parts.grid("compare-table", columns, rows[:MOST_ROWS], style={"height": height}, options=options)]
+    shown = [fitted_grid("compare-table", columns, rows[:MOST_ROWS], style={"height": height}, options=options)]
     if len(rows) > MOST_ROWS:
         more = f"The {MOST_ROWS:,} largest of {len(rows):,} rows; CSV and JSON hold all of them."
         shown.append(html.P(more, className="hint"))
     return shown
+
+
+def fitted_grid(identity: str, columns: list[dict[str, Any]], rows: list[dict[str, Any]], **settings: Any) -> Any:
+    """A grid as wide as the page, or wider and scrolled where its columns need more than that.
+
+    It has no flexible columns: ag-grid keeps a grid with such hidden until it has worked out their widths, and one that
+    comes into a page late, below what is seen, sometimes stays hidden.
+    """
+    return parts.grid(identity, _fixed(columns), rows, columnSize="responsiveSizeToFit", **settings)
+
+
+def _fixed(columns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    fixed = []
+    for column in columns:
+        if "children" in column:
+            fixed.append({**column, "children": _fixed(column["children"])})
+        else:
+            least = max(column.get("width", 0), column.get("minWidth", 0))
+            rest = {k: v for k, v in column.items() if k != "flex"}
+            fixed.append({**rest, "minWidth": least, "width": least * column.get("flex", 1)})
+    return fixed

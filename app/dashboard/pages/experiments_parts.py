@@ -10,6 +10,7 @@ import dash_mantine_components as dmc
 from dash import dcc, html
 
 from app.dashboard import parts, theme
+from app.dashboard.pages.compare_tables import fitted_grid
 from app.dashboard.views.experiments import (
     choices,
     grid_of,
@@ -179,7 +180,7 @@ def _runs_grid(chosen: Sweep) -> Any:
         }
         for r in chosen.runs[:MOST_POINTS]
     ]
-    return parts.grid("experiments-runs-grid", columns, rows, style={"height": _height(len(rows))})
+    return fitted_grid("experiments-runs-grid", columns, rows, style={"height": _height(len(rows))})
 
 
 def section(found: Section) -> list[Any]:
@@ -195,7 +196,7 @@ def section(found: Section) -> list[Any]:
 def _block(block: Block, identity: str) -> Any:
     if isinstance(block, Table):
         columns, rows = grid_of(block)
-        return html.Div(parts.grid(identity, columns, rows, style={"height": _height(len(rows))}), className="block")
+        return html.Div(fitted_grid(identity, columns, rows, style={"height": _height(len(rows))}), className="block")
     if isinstance(block, Listing):
         return html.Pre(block.text, className="log block")
     if isinstance(block, Picture):
