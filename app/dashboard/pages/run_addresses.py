@@ -61,15 +61,7 @@ def register(app: dash.Dash, shared: State) -> None:
     def draw(show: str, window: Any, places: Any, cursor: int, run: dict[str, Any]) -> Any:
         view = shown(run, show)
         part = view.window((window[0], window[1]) if window else None, (places[0], places[1]) if places else None)
-        if ctx.triggered_id not in ("run-window", "addresses-places"):
-            return addresses.figure(view, part, cursor), _legend(view), _detail(view, part)
-        patch = dash.Patch()
-        patch["data"] = list(addresses.traces(view, part))
-        axis = addresses.layout(view, part, None)["xaxis"]
-        # Another revision, so that the browser takes this range instead of the one the user left.
-        for key in ("range", "uirevision"):
-            patch["layout"]["xaxis"][key] = axis[key]
-        return patch, dash.no_update, _detail(view, part)
+        return addresses.figure(view, part, cursor), _legend(view), _detail(view, part)
 
     @app.callback(
         Output("addresses-chart", "figure", allow_duplicate=True),

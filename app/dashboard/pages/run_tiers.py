@@ -20,7 +20,6 @@ from app.dashboard.views.tiers import MOST_ROWS, Tiers
 from hyperoffload_core.ir import TENSOR_CLASSES
 from hyperoffload_core.sizes import format_bytes, format_ns
 
-WINDOW = Given("run-window", "data")
 ROWS = Given("tiers-rows", "data")
 
 
@@ -52,10 +51,11 @@ def panel() -> Any:
     legend = html.Div(
         [
             html.Span([html.I(className="tier-key device"), "On the device, in its class's colour"]),
-            html.Span([html.I(className="tier-key", style={"background": theme.COPY_OUT}), "On its way out"]),
+            html.Span([html.I(className="tier-key out", style={"backgroundColor": theme.COPY_OUT}), "On its way out"]),
             html.Span([html.I(className="tier-key pool"), "In the pool"]),
-            html.Span([html.I(className="tier-key", style={"background": theme.COPY_IN}), "On its way in"]),
-            html.Span("| read, ◆ written, when zoomed in"),
+            html.Span([html.I(className="tier-key in", style={"backgroundColor": theme.COPY_IN}), "On its way in"]),
+            html.Span("| read, ◆ written"),
+            html.Span(id="tiers-ticks"),
         ],
         className="legend",
     )
@@ -90,11 +90,10 @@ def register(app: dash.Dash, shared: State) -> None:
         Input("run-show", "value"),
         Given("tiers-added", "data"),
         ROWS,
-        WINDOW,
         RUN,
     )
     def choose(search: Any, classes: Any, picked: Any, show: str, added: list[int], *rest: Any) -> Any:
-        rows, window, run = rest
+        rows, run = rest
         view = shown_timeline(shared, run, show).main
         storage = _storage_of(view, picked)
         if ctx.triggered_id == "run-picked" and (storage is None or storage in rows):
@@ -105,37 +104,23 @@ def register(app: dash.Dash, shared: State) -> None:
             added = [storage, *added][: MOST_ROWS // 2]
         chosen = tiers.choose(view, search or "", classes or [], added)
         drawn = Tiers(view, chosen.storages)
-        span = (window[0], window[1]) if window else (0, view.end_ns)
-        return (
-            list(chosen.storages),
-            added,
-            _words(drawn, chosen, span),
-            _table(drawn),
-            {"height": drawn.height},
-        )
+        return list(chosen.storages), added, _words(drawn, chosen), _table(drawn), {"height": drawn.height}
 
     @app.callback(
         Output("tiers-chart", "figure"),
+        Output("tiers-ticks", "children"),
         Input("tiers-rows", "data"),
         Input("run-window", "data"),
+        Input("run-show", "value"),
         Given("run-cursor", "data"),
         RUN,
-        SHOW,
     )
-    def draw(rows: list[int], window: list[int] | None, cursor: int, run: dict[str, Any], show: str) -> Any:
+    def draw(rows: list[int], window: list[int] | None, show: str, cursor: int, run: dict[str, Any]) -> Any:
         if not rows:
-            return blank()
+            return blank(), ""
         drawn = shown(run, show, rows)
         span = (window[0], window[1]) if window else (0, drawn.view.end_ns)
-        if ctx.triggered_id != "run-window":
-            return tiers.figure(drawn, span, cursor)
-        changes = tiers.window_changes(drawn, span)
-        patch = dash.Patch()
-        patch["data"] = changes["data"]
-        patch["layout"]["xaxis"]["range"] = changes["range"]
-        # Another revision, so that the browser takes this range instead of the one the user left.
-        patch["layout"]["xaxis"]["uirevision"] = f"{span}"
-        return patch
+        return tiers.figure(drawn, span, cursor), _ticks(drawn, span)
 
     @app.callback(
         Output("tiers-chart", "figure", allow_duplicate=True), Input("run-cursor", "data"), prevent_initial_call=True
@@ -195,16 +180,17 @@ def _storage_of(view: StepView, picked: dict[str, Any] | None) -> int | None:
     return picked["id"] if picked and picked["kind"] == "storage" else None
 
 
-def _words(drawn: Tiers, chosen: tiers.Chosen, window: tuple[int, int]) -> Any:
+def _words(drawn: Tiers, chosen: tiers.Chosen) -> Any:
     if chosen.problem:
         return html.Span(chosen.problem, className="tiers-problem", role="alert")
-    words = [f"{len(chosen.storages)} storages"]
-    if chosen.left_out:
-        words.append(f"{chosen.left_out:,} more are not shown; narrow the search")
+    count = len(chosen.storages)
+    more = f"; {chosen.left_out:,} more are not shown, narrow the search" if chosen.left_out else ""
+    return f"{count} storage{'s' * (count != 1)}{more}. {drawn.view.kind.title()}."
+
+
+def _ticks(drawn: Tiers, window: tuple[int, int]) -> str:
     accesses = tick_count(drawn.view, drawn.bars, window)
-    if accesses > MOST_TICKS:
-        words.append(f"{accesses:,} reads and writes: zoom in to see them")
-    return "; ".join(words) + f". {drawn.view.kind.title()}."
+    return f"{accesses:,} reads and writes here: zoom in to see them" if accesses > MOST_TICKS else ""
 
 
 def _table(drawn: Tiers) -> Any:

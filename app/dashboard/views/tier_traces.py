@@ -28,6 +28,8 @@ MOST_TICKS = 600
 BINS = 300
 TITLES = {"device": "on the device", "out": "on its way out", "pool": "in the pool", "in": "on its way in"}
 TICK_COLOUR = "#7A8596"
+# What moves is told from what stays by more than its colour.
+HATCH = {"in": "/", "out": "\\"}
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ def traces(view: StepView, bars: Sequence[TierBar], window: tuple[int, int]) -> 
         colour = {"in": theme.COPY_IN, "out": theme.COPY_OUT}.get(tier, theme.class_colour(tensor_class))
         common = {"name": f"{TITLES[tier]} ({view.kind})", "opacity": 0.3 if tensor_class == "wait" else 1.0}
         if count <= BARS:
-            yield {**common, **_bars(view, bars, tier, found, colour)}
+            hatch = HATCH.get(tier, "") if tensor_class == "moves" else ""
+            yield {**common, **_bars(view, bars, tier, found, colour, hatch)}
         else:
             shown = found if count <= OUTLINES else _thinned(found, window)
             yield {**common, **_polygons(shown, colour)}
@@ -95,7 +98,9 @@ def _looks(view: StepView, bars: Sequence[TierBar], window: tuple[int, int]) -> 
     return {look: Rectangles(*(np.concatenate(c) for c in zip(*rows[look], strict=True))) for look in order}
 
 
-def _bars(view: StepView, bars: Sequence[TierBar], tier: str, found: Rectangles, colour: str) -> dict[str, Any]:
+def _bars(
+    view: StepView, bars: Sequence[TierBar], tier: str, found: Rectangles, colour: str, hatch: str
+) -> dict[str, Any]:
     storages = [bars[row].storage for row in found.row.tolist()]
     spans = zip(storages, found.item.tolist(), found.start_ns.tolist(), found.end_ns.tolist(), strict=True)
     return {
@@ -108,7 +113,11 @@ def _bars(view: StepView, bars: Sequence[TierBar], tier: str, found: Rectangles,
         "customdata": list(zip(storages, found.item.tolist(), strict=True)),
         "hovertext": [_hover(view, tier, *span) for span in spans],
         "hovertemplate": "%{hovertext}<extra></extra>",
-        "marker": {"color": colour, "line": {"width": 0}},
+        "marker": {
+            "color": colour,
+            "line": {"width": 0},
+            "pattern": {"shape": hatch, "size": 5, "solidity": 0.22, "fgcolor": "#FFFFFF", "fillmode": "overlay"},
+        },
     }
 
 

@@ -166,12 +166,6 @@ def figure(tiers: Tiers, window: tuple[int, int], cursor_ns: int | None = None) 
     }
 
 
-def window_changes(tiers: Tiers, window: tuple[int, int]) -> dict[str, Any]:
-    """``data`` and the axis' ``range`` for another window of the same rows."""
-    data = list(traces(tiers.view, tiers.bars, _wide(tiers, window)))
-    return {"data": data, "range": [window[0] / MS, window[1] / MS]}
-
-
 def _wide(tiers: Tiers, window: tuple[int, int]) -> tuple[int, int]:
     # Half a window more on each side, so that a pan shows something before the answer to it arrives.
     margin = (window[1] - window[0]) // 2
@@ -192,6 +186,7 @@ def layout(tiers: Tiers, window: tuple[int, int], cursor_ns: int | None) -> dict
             minallowed=-end_ms * 0.02,
             maxallowed=end_ms * 1.02,
             ticksuffix=" ms",
+            # Another revision, so that the browser takes this range instead of the one the user left.
             uirevision=f"{window}",
         ),
         "yaxis": {"range": [count, 0], "fixedrange": True, "visible": False},
