@@ -43,6 +43,8 @@ def test_runs_are_found_tagged_archived_deleted_and_restored_and_asked_for_in_sq
         )
 
         # A search and a choice are in the address and survive a reload.
+        page.keyboard.press("/")
+        expect(page.get_by_label("Search runs")).to_be_focused()
         page.get_by_label("Search runs").fill("strategy:react step>0.001ms")
         expect(numbers).to_have_text(["4", "2"])
         page.get_by_role("combobox", name="Kind").or_(page.locator("#runs-kind")).first.click()
