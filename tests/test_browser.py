@@ -104,6 +104,8 @@ def test_a_zoom_shows_what_the_database_holds(page: Page, served: Served) -> Non
         "return r[1] - r[0] > width * 1.5; }",
         arg=high - low,
     )
+    # The table draws its rows when it comes into sight.
+    page.locator("#run-transfers").scroll_into_view_if_needed()
     page.locator("#run-transfers button.link").first.click()
     expect(page.locator("#run-details h2")).to_contain_text(re.compile("Prefetch|Store"))
     page.get_by_role("button", name="Whole step").click()

@@ -55,7 +55,7 @@ def test_a_search_leads_to_a_transfer_to_its_reason_and_to_an_answer(page: Page,
     expect(page.locator("#run-search")).to_have_value("blocking>0 in:transfers")
     expect(page.locator("#run-details h2")).to_contain_text(re.compile("Prefetch|Store"))
     page.locator("#run-group").get_by_text("Name", exact=True).click()
-    expect(page.locator("#run-alive .group-name").first).to_contain_text("*")
+    expect(page.locator("#run-alive .group-name", has_text="*").first).to_be_visible()
     page.locator("#run-alive .group summary").nth(1).press("Enter")
     page.locator("#run-alive .group[open] button.link").last.scroll_into_view_if_needed()
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
