@@ -123,6 +123,18 @@ def test_the_page_says_everything_of_two_runs_and_offers_the_third(ask: Callable
     assert '"filename": "hyperoffload-compare-1-2"' in page
 
 
+def test_runs_that_are_not_whole_or_not_to_stay_say_so(ask: Callable[..., str], tmp_path: Path) -> None:
+    database = open_database(tmp_path / "compare.db")
+    with database.write() as connection:
+        connection.exec_driver_sql("UPDATE run SET status = 'incomplete' WHERE id = 2")
+        connection.exec_driver_sql("UPDATE run SET deleted = '2026-01-01 00:00:00' WHERE id = 1")
+    database.close()
+    page = ask(runs="1,2,77")
+    assert "Run 2 is incomplete; the steps it has are compared." in page
+    assert "Run 1 is deleted and will be gone for good" in page
+    assert "There is no run 77; it is left out." in page
+
+
 def test_hostile_names_are_text_on_the_page(ask: Callable[..., str]) -> None:
     for axis in ("time", "op"):
         page = ask(runs="1,3", axis=axis)

@@ -50,7 +50,7 @@ def layout(runs: str = "", baseline: str = "", tab: str = "", axis: str = "", by
         dcc.Store(id="compare", data={"runs": ids, "baseline": asked.baseline}),
         dcc.Download(id="compare-download"),
         parts.head("Compare", None, _tools(len(ids) > 1)),
-        *(parts.notice("warn", text, "alert") for text in wrong),
+        *(parts.notice("warn", text, "alert") for text in (*wrong, *_states([known[i] for i in ids]))),
         _choice(state, [known[i] for i in ids], asked),
     ]
     if len(ids) < 2:
@@ -88,6 +88,19 @@ def _known(state: State, runs: str) -> dict[int, RunRow]:
                 continue
             found[run.id] = run
     return found
+
+
+def _states(chosen: list[RunRow]) -> list[str]:
+    """A sentence for each run that is not whole, or not to stay."""
+    words = {
+        "running": "is still being recorded; the steps it has so far are compared",
+        "incomplete": "is incomplete; the steps it has are compared",
+        "failed": "failed; the steps recorded before that are compared",
+        "cancelled": "was cancelled; the steps recorded before that are compared",
+    }
+    found = [f"Run {r.id} {words[r.status]}." for r in chosen if r.status in words]
+    gone = "is deleted and will be gone for good; the list of runs can restore it"
+    return [*found, *(f"Run {r.id} {gone}." for r in chosen if r.deleted is not None)]
 
 
 def _tools(enabled: bool) -> list[Any]:

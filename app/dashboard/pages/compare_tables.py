@@ -20,6 +20,8 @@ from profiles.shown import DASH, format_value
 TABLE_ROWS = 12
 MOST_ROWS = 2_000
 LABEL = 48
+# Names are cut by their column, and whole under the pointer.
+_NAME = {"filter": "agTextColumnFilter", "tooltipField": "name"}
 
 
 def numbers_table(comparison: Comparison) -> Any:
@@ -216,7 +218,7 @@ def _transfers(comparison: Comparison, search: str) -> list[Any]:
 
 def _time(comparison: Comparison, by: OpGrouping, search: str) -> list[Any]:
     columns: list[dict[str, Any]] = [
-        {"field": "name", "headerName": by.capitalize(), "flex": 2, "minWidth": 200, "filter": "agTextColumnFilter"}
+        {"field": "name", "headerName": by.capitalize(), "flex": 2, "minWidth": 200, **_NAME}
     ]
     for i in range(len(comparison.sides)):
         group = [
@@ -240,7 +242,7 @@ def _time(comparison: Comparison, by: OpGrouping, search: str) -> list[Any]:
 
 def _storage_columns() -> list[dict[str, Any]]:
     return [
-        {"field": "name", "headerName": "Storage", "flex": 2, "minWidth": 200, "filter": "agTextColumnFilter"},
+        {"field": "name", "headerName": "Storage", "flex": 2, "minWidth": 200, **_NAME},
         {"field": "class", "headerName": "Class", "width": 136, "filter": "agTextColumnFilter"},
         parts.size_column("bytes", "Size", width=92),
     ]

@@ -8,8 +8,8 @@ from app.dashboard.state import State
 from app.dashboard.views.comparing import Compared
 from app.dashboard.views.comparing_address import CompareAsked
 from app.dashboard.views.runs import run_name
-from app.recorded import load_labelled, run_label
-from db.queries import get_run
+from app.recorded import run_label
+from db.queries import get_run, load_profile
 from profiles.compare import compare
 from profiles.comparison import Comparison, LabelledProfile
 from profiles.plain import visible
@@ -56,4 +56,4 @@ def _labelled(state: State, run_id: int) -> LabelledProfile:
     if run.step_count == 1:
         # The chart's step is all there is.
         return LabelledProfile(run_label(run), state.step(run_id).profile, run_id)
-    return load_labelled(state.database, str(run_id))
+    return LabelledProfile(run_label(run), load_profile(state.database, run_id), run_id)
