@@ -55,7 +55,15 @@ def comparison_notes(sides: Sequence[Side], matches: Sequence[Match], baseline: 
     """A sentence for each thing that cannot be compared, or only with care."""
     labels, notes = [visible(side.label, _LABEL) for side in sides], []
     for label, match in zip(labels, matches, strict=True):
-        if not match.same_graph:
+        if match.same_graph:
+            continue
+        if not match.ops and not match.storages:
+            notes.append(
+                f"{label} runs another graph than {labels[baseline]}, and none of its ops and storages has a "
+                "counterpart of the same name: only totals stand beside each other, and they are those of different "
+                "work."
+            )
+        else:
             notes.append(
                 f"{label} runs another graph than {labels[baseline]}: {match.ops:,} of its {match.op_count:,} ops and "
                 f"{match.storages:,} of its {match.storage_count:,} storages have a counterpart of the same name. Only "

@@ -42,8 +42,8 @@ def test_the_baseline_can_be_another_profile() -> None:
 
 def test_the_verdict_is_one_sentence_that_says_predicted_and_measured(comparison: Comparison) -> None:
     assert comparison.verdict == (
-        "On Test box, against none (measured): offload (predicted) takes 1.05 times the step time, needs 6% more device "
-        "memory, exceeds its limit by 54 B, waits 20 ns for transfers and ends with the same loss; "
+        "On Test box, against none (measured): offload (predicted) takes 1.05 times the step time, needs 6% more "
+        "device memory, exceeds its limit by 54 B, waits 20 ns for transfers and ends with the same loss; "
         "predicted and measured numbers also differ by the error of the prediction."
     )
     assert "Some of these profiles were measured and some predicted" in comparison.notes[0]
@@ -136,6 +136,11 @@ def test_other_models_are_compared_where_they_have_counterparts() -> None:
     (note,) = result.notes
     assert note.startswith("b runs another graph than a: 1 of its 4 ops and 4 of its 5 storages have a counterpart")
     assert {op.name for op in result.ops if None not in op.durations_ns} == {"embed"}
+    strangers = Graph("strange", tuple(replace(o, name=f"x{o.id}") for o in GRAPH.ops), GRAPH.storages[:0])
+    items[1] = replace(
+        items[1], profile=profile_of(replace(keep_schedule(), graph=strangers, residencies=(), homes=()))
+    )
+    assert "none of its ops and storages has a counterpart" in compare(items).notes[0]
     assert result.tier_changes == ()
 
 
