@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from hyperoffload_core.exact.neighbours import History, Neighbours, Signature
 from hyperoffload_core.exact.search import OutOfTime, Search, from_now
@@ -21,6 +22,7 @@ class AddressedSearch(Search):
     here too."""
 
     live: Search = field(init=False)
+    dives: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import ClassVar
 
 from hyperoffload_core.exact.instance import Instance, bits
 from hyperoffload_core.exact.neighbours import History, Signature
@@ -73,6 +74,7 @@ class Search:
     check: Callable[[], None] = lambda: None
     expanded: int = 0
     outlook: Outlook = field(init=False)
+    dives: ClassVar[bool] = False
     rest_ns: dict[tuple[State, Times], int] = field(init=False, default_factory=dict)
     """By state and times from now: a lower bound on the rest of the step."""
     met: set[tuple[State, Times]] = field(init=False, default_factory=set)
@@ -120,13 +122,18 @@ class Search:
                 queue_up(bound, moved + more, len(nodes) - 1)
 
         def queue_up(bound: int, least_moved: int, index: int) -> None:
-            key = (least_moved, bound) if count_bytes else (bound, least_moved)
-            heapq.heappush(queue, (*key, -nodes[index][0][0].bit_count(), -nodes[index][1][0], index))
+            ops_run, now = nodes[index][0][0].bit_count(), nodes[index][1][0]
+            if count_bytes:
+                heapq.heappush(queue, (least_moved, bound, -ops_run, -now, index))
+            elif self.dives:
+                heapq.heappush(queue, (bound, -ops_run, least_moved, -now, index))
+            else:
+                heapq.heappush(queue, (bound, least_moved, -ops_run, -now, index))
 
         for state, times in self.initial() if start is None else [start]:
             push(state, times, 0, -1, None, None)
         while queue:
-            least, second, _, _, index = heapq.heappop(queue)
+            least, second, third, _, index = heapq.heappop(queue)
             state, times, moved, _, _, history, label = nodes[index]
             if not any(label is other for other in labels[state]):
                 continue
@@ -139,7 +146,7 @@ class Search:
                 self.check()
                 if time.process_time() > self.deadline:
                     raise OutOfTime(least)
-            bound, least_moved = (second, least) if count_bytes else (least, second)
+            bound, least_moved = (second, least) if count_bytes else (least, third if self.dives else second)
             closer = self.closer_bound(state, times, bound, best_ns + count_bytes)
             if closer > bound:
                 if closer < best_ns + count_bytes:
