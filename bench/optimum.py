@@ -1,7 +1,7 @@
 """How often `hyperoffload` equals the proved optimum on small graphs, and how far off it is otherwise.
 
     python -m bench.optimum                 compare with the stored optima (tests/data/optima.json)
-    python -m bench.optimum --solve 20      find the optima again, at most 20 s each, and store them first
+    python -m bench.optimum --solve 60      find the optima again, at most 60 s each, and store them first
 
 Problems are `tests.small_problems` by seed: the first 500 whose optimum was proved in that time. Durations and links
 are made up, times predicted. Prints a Markdown table by kind of graph, and the ten worst with limit and both steps.
@@ -79,7 +79,7 @@ def compare(stored: StoredOptimum, effort: str) -> Compared:
     problem = small_problem(stored.seed)
     if problem.graph.hash[:12] != stored.graph or problem.limit_bytes != stored.limit_bytes:
         raise SystemExit(
-            f"bench.optimum: the optimum of seed {stored.seed} is of another problem; --solve 20 finds all again"
+            f"bench.optimum: the optimum of seed {stored.seed} is of another problem; --solve 60 finds all again"
         )
     return Compared(problem, stored.optimum_ns, compiled(problem, "hyperoffload", effort=effort).metrics.step_ns)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.optimum import Compared, StoredOptimum, compiled, read_optima, solve, table, worst
+from bench.optimum import Compared, StoredOptimum, compare, compiled, read_optima, solve, table, worst
 from hyperoffload_core.analysis.bounds import smallest_feasible_limit
 from hyperoffload_core.analysis.liveness import live_peak_bytes
 from hyperoffload_core.compile import InfeasibleError, compile_schedule
@@ -221,6 +221,17 @@ def test_an_optimal_schedule_keeps_its_limit_under_any_timing(seed: int) -> None
 @pytest.mark.parametrize("stored", read_optima()[::50], ids=lambda o: str(o.seed))
 def test_stored_optima_are_found_again(stored: StoredOptimum) -> None:
     assert solve(small_problem(stored.seed), 60.0) == stored
+
+
+def test_hyperoffload_equals_the_optimum_and_is_never_far_off() -> None:
+    """A sample of the problems that `bench.optimum` compares in full."""
+    gaps = [compare(stored, "normal").gap for stored in read_optima()[::10]]
+    assert sum(gap <= 0 for gap in gaps) >= 0.95 * len(gaps)
+    assert max(gaps) <= 0.05
+
+
+def test_the_problems_are_all_of_the_first_seeds() -> None:
+    assert [stored.seed for stored in read_optima()] == list(range(500))
 
 
 def test_the_benchmark_counts_what_equals_the_optimum_and_lists_the_worst() -> None:
