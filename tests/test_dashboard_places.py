@@ -12,8 +12,8 @@ from dashboard_example import MIB, example_graph, example_profile, example_sched
 from profiles_samples import ACT, HIDDEN, WEIGHT, offload_schedule, profile_of
 
 from app.dashboard.views import addresses, tiers
-from app.dashboard.views.addresses import COLUMNS, MOST_RECTANGLES, AddressMap
-from app.dashboard.views.lanes import BARS, OUTLINES
+from app.dashboard.views.addresses import COLUMNS, MOST_BARS, MOST_RECTANGLES, AddressMap
+from app.dashboard.views.lanes import OUTLINES
 from app.dashboard.views.step import StepView
 from app.dashboard.views.tier_traces import MOST_TICKS
 from app.dashboard.views.tiers import MOST_ROWS, Tiers
@@ -215,8 +215,8 @@ def crowded(count: int) -> StepView:
 @pytest.mark.parametrize(
     ("count", "detail"),
     [
-        (BARS - 1, "bars"),
-        (BARS, "outlines"),
+        (MOST_BARS - 1, "bars"),
+        (MOST_BARS, "outlines"),
         (MOST_RECTANGLES - 1, "outlines"),
         (MOST_RECTANGLES, "raster"),
         (120_000, "raster"),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from app.dashboard import theme
 from app.dashboard.views.lane_traces import packed, plain
-from app.dashboard.views.lanes import BARS, MS, joined
+from app.dashboard.views.lanes import MS, joined
 from app.dashboard.views.marks import cursor_shape
 from app.dashboard.views.pointing import clicked_time
 from app.dashboard.views.step import StepView
@@ -27,6 +27,7 @@ from profiles.plain import visible
 
 Detail = Literal["bars", "outlines", "raster"]
 HEIGHT = 380
+MOST_BARS = 1_500
 MOST_RECTANGLES = 6_000
 COLUMNS, ROWS = 600, 180
 # A cell with anything in it is told from an empty one; a full one is dark on light and light enough on dark ground.
@@ -87,7 +88,7 @@ def figure(shown: AddressMap, window: Window, cursor_ns: int | None) -> dict[str
 def detail(shown: AddressMap, window: Window) -> tuple[Detail, int]:
     """How the window is drawn, and how many stays are in it."""
     count = len(inside(shown.stays, window).storage)
-    return ("bars" if count <= BARS else "outlines" if count <= MOST_RECTANGLES else "raster"), count
+    return ("bars" if count <= MOST_BARS else "outlines" if count <= MOST_RECTANGLES else "raster"), count
 
 
 def traces(shown: AddressMap, window: Window) -> Iterator[dict[str, Any]]:
@@ -106,7 +107,7 @@ def traces(shown: AddressMap, window: Window) -> Iterator[dict[str, Any]]:
 def _rectangles(shown: AddressMap, found: Addresses) -> Iterator[dict[str, Any]]:
     storages = shown.view.profile.schedule.graph.storages
     class_of = np.array([TENSOR_CLASSES.index(s.tensor_class) for s in storages], dtype=np.int64)[found.storage]
-    draw = _bars if len(found.storage) <= BARS else _outlines
+    draw = _bars if len(found.storage) <= MOST_BARS else _outlines
     for number in np.unique(class_of).tolist():
         tensor_class = TENSOR_CLASSES[number]
         yield {

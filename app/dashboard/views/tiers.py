@@ -180,6 +180,8 @@ def layout(tiers: Tiers, window: tuple[int, int], cursor_ns: int | None) -> dict
         "barmode": "overlay",
         "bargap": 0,
         "hovermode": "closest",
+        # A click beside a tick means the row.
+        "hoverdistance": 6,
         "clickanywhere": True,
         "xaxis": theme.axis(
             range=[window[0] / MS, window[1] / MS],
