@@ -53,7 +53,3 @@ def test_what_cannot_be_compared_is_a_sentence(folder: Path) -> None:
         2,
         True,
     )
-    many = hyperoffload("compare", *["1"] * 9, folder=folder)
-    assert (many.returncode, "takes 8 runs at most; 9 are named" in many.stderr) == (2, True)
-    wrong = hyperoffload("compare", "1", "2", "--output", "report.xlsx", folder=folder)
-    assert (wrong.returncode, ".html, .md, .csv, .json, .svg" in wrong.stderr) == (2, True)
