@@ -20,8 +20,6 @@ _BLOCKS_LAID = 50_000
 _CORES = ((0.9, 0.0), (0.9, 0.01), (0.8, 0.025), (0.8, 0.05))
 """(share of the peak above which memory is nearly full, share of the capacity by which it may be exceeded), in turn."""
 _CORE_NODES = 800
-_MANY, _HOPELESS = 2000, 1.04
-"""Of so many blocks, a first packing that exceeds the capacity by so much is not tried to mend: it takes a second."""
 _LARGEST_CORE = 160_000
 """Blocks x slices of the largest core that is searched: larger ones are not laid within so many nodes."""
 
@@ -74,10 +72,7 @@ def _lay(problem: Problem, goal: int, enough: int) -> Ints:
 def _attempts(problem: Problem, enough: int) -> Iterator[Ints]:
     """Packings, those that take little time and are often the lowest first."""
     overlaps, orders = Overlaps(problem), sequences(problem)
-    first = first_fit(problem, overlaps, orders[0])
-    yield first
-    if problem.blocks > _MANY and height_of(problem, first) > enough * _HOPELESS:
-        return
+    yield first_fit(problem, overlaps, orders[0])
     for share, excess in _CORES:
         core = core_of(problem, share)
         if core.problem.blocks * core.problem.slices <= _LARGEST_CORE:

@@ -63,21 +63,23 @@ def _room(
         free = gap is not None and actions[storage] != "keep" and (storage, gap) not in choices
         blocks.append((offset, problem.storage_bytes[storage], (storage, gap) if free and gap is not None else None))
     best: tuple[int, frozenset[Choice]] = (0, frozenset())
-    floor = 0
-    for first, (offset, _, _) in enumerate(blocks):
-        moved, leaving = 0, list[Choice]()
-        for place_in_row, (low, size, choice) in enumerate(blocks[first:], first):
-            if choice is None:
-                break
-            moved += size
-            leaving.append(choice)
-            top = blocks[place_in_row + 1][0] if place_in_row + 1 < len(blocks) else low + size
-            if top - floor >= stuck.wanted_bytes:
-                if not best[1] or moved < best[0]:
-                    best = moved, frozenset(leaving)
-                break
-        floor = offset + blocks[first][1]
+    first, moved = 0, 0
+    for last, (low, size, choice) in enumerate(blocks):
+        if choice is None:
+            first, moved = last + 1, 0
+            continue
+        moved += size
+        top = blocks[last + 1][0] if last + 1 < len(blocks) else low + size
+        while first < last and top - _top_below(blocks, first + 1) >= stuck.wanted_bytes:
+            moved -= blocks[first][1]
+            first += 1
+        if top - _top_below(blocks, first) >= stuck.wanted_bytes and (not best[1] or moved < best[0]):
+            best = moved, frozenset(c for _, _, c in blocks[first : last + 1] if c is not None)
     return best[1]
+
+
+def _top_below(blocks: Sequence[tuple[int, int, Choice | None]], index: int) -> int:
+    return blocks[index - 1][0] + blocks[index - 1][1] if index else 0
 
 
 def _gap_around(use: Uses, position: int) -> int | None:

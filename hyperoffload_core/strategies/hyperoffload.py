@@ -37,16 +37,18 @@ _SECONDS = {"fast": 0.3, "normal": 0.8, "best": 20.0}
 _MARGINS = (0.0, 0.004, 0.013, 0.025, 0.045, 0.08, 0.14)
 """Parts of the limit to leave free, one after the other until the addresses fit."""
 _LATER_SHARE = 0.3
+_HURRY = 2
+"""After so many times the time for the search, every other step of room is left out."""
 _EXACT_SECONDS = {"fast": 0.05, "normal": 1.5, "best": 60.0}
 _SECONDS_AHEAD = 0.05
 """Time for a first solution of a graph that is small enough for an exact search."""
 _NEARLY = 0.01
-"""In a large graph addresses are assigned in every attempt only if they stuck out by no more than this part."""
+"""In a large graph addresses are packed again only if they stuck out by no more than this part."""
 _WORTH_ANOTHER = 0.01
 _NEAR = 1.25
 """In a large graph, paging is not tried against a step that is within this factor of the bound."""
 _SPARED = 0.05
-_REPAIRS, _REPAIRS_OF_LARGE = 14, 2
+_REPAIRS, _REPAIRS_OF_LARGE = 14, 4
 """How often more gaps are left where holes run out."""
 _LARGE = 15_000
 """A graph of more ops gets a margin at once and no real allocator: each attempt takes it seconds."""
@@ -75,10 +77,9 @@ def plan(request: Request) -> Plan:
                 found, step_ns = other, other_ns
 
     small, large = len(request.graph.ops) <= SMALL_OPS, len(request.graph.ops) > _LARGE
-    for attempt, margin in enumerate(_MARGINS[1:] if large else _MARGINS):
-        target = int(limit * (1 - margin))
-        if target < floor:
-            break
+    hurry = time.process_time() + _HURRY * search_seconds
+    attempt, following = 0, 1 if large else 0
+    while following < len(_MARGINS) and (target := int(limit * (1 - _MARGINS[following]))) >= floor:
         request.check_cancelled()
         request.progress(attempt / len(_MARGINS), "choosing what leaves the device")
         share = 1.0 if attempt == 0 else _LATER_SHARE
@@ -92,7 +93,7 @@ def plan(request: Request) -> Plan:
         placed_ns = best.placement.step_ns
         if step_ns <= placed_ns * (1.0 if small else 1 + _WORTH_ANOTHER):
             break
-        if attempt % 2 == 0 or sticks_out <= _NEARLY or small:
+        if attempt == 0 or sticks_out <= _NEARLY or small:
             packed, height = pack_plan(request.graph, to_plan(best.variant.problem, best.placement), limit)
             if height <= limit:
                 consider([packed])
@@ -103,6 +104,7 @@ def plan(request: Request) -> Plan:
                 break
         if step_ns <= placed_ns * (1 + _WORTH_ANOTHER):
             break
+        attempt, following = attempt + 1, following + (1 if time.process_time() < hurry else 2)
     if found is None:
         request.progress(0.9, "paging: the limit leaves no room for a schedule with foresight")
     consider(_paged(request, variants, kept, bound, None if found is None else step_ns))
