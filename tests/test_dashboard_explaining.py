@@ -16,6 +16,7 @@ from app.dashboard.views.step import StepView
 from app.dashboard.views.transfers import summary, transfer_rows, window_around
 from app.dashboard.views.why import why
 from app.explaining import ask
+from hyperoffload_core.explain.explanation import Explanation
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.simulator import simulate
 from profiles.alive import GROUPS
@@ -80,16 +81,19 @@ def test_the_worst_stall_and_the_largest_storage_are_named_at_once(view: StepVie
     assert "48.0 MiB" in largest.text
 
 
-def test_the_bound_says_how_much_can_be_gained_at_most(view: StepView) -> None:
-    found = view.explanation
-    bound = found.step_ns * 4 // 5
-    metrics = replace(found.schedule.metrics, lower_bound_ns=bound)
-    bounded = replace(found, schedule=replace(found.schedule, metrics=metrics))
-    assert "25.0% above" in stalls_view(bounded, view.end_ns).bound
-    assert "with planned durations" in stalls_view(bounded, view.end_ns).bound
-    tight = replace(metrics, lower_bound_ns=found.step_ns)
-    none = replace(found, schedule=replace(found.schedule, metrics=tight))
-    assert stalls_view(none, view.end_ns).bound.endswith("this one does not take more.")
+def test_the_bound_says_how_much_can_be_gained_at_most(view: StepView, schedule: Schedule) -> None:
+    def bounded(found: Explanation, lower_bound_ns: int) -> str:
+        metrics = replace(found.schedule.metrics, lower_bound_ns=lower_bound_ns)
+        return stalls_view(replace(found, schedule=replace(found.schedule, metrics=metrics)), view.end_ns).bound
+
+    planned = StepView(simulate(schedule)).explanation
+    assert "this one is 25.0% above" in bounded(planned, planned.step_ns * 4 // 5)
+    assert bounded(planned, planned.step_ns).endswith("this one does not take more.")
+    assert bounded(planned, 0) == ""
+    # A measured step has durations of its own; the bound is that of its plan, and is compared with the plan.
+    measured = bounded(StepView(example_profile(schedule, "measured", 1, 2.0)).explanation, planned.step_ns * 4 // 5)
+    assert "(predicted, with planned durations); the plan, with " in measured
+    assert "25.0% above" in measured
 
 
 @pytest.mark.parametrize("by", GROUPS)

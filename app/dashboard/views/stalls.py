@@ -147,20 +147,22 @@ def _head(found: Explanation) -> str:
 
 
 def _bound(found: Explanation) -> str:
-    """The distance to the bound; of a measured step to that of the plan it follows, which knows planned durations."""
-    bound = found.schedule.metrics.lower_bound_ns
+    """The distance to the bound; of a measured step that of the plan it follows: both know the planned durations only,
+    a measured time beside them would compare two different things."""
+    metrics, limit = found.schedule.metrics, found.schedule.memory_limit_bytes
+    bound = metrics.lower_bound_ns
     if not bound:
         return ""
-    over = found.step_ns - bound
-    planned = " (predicted, with planned durations)" if found.kind == "measured" else ""
-    under = f"under the limit of {format_bytes(found.schedule.memory_limit_bytes)} "
-    under = under if found.schedule.memory_limit_bytes > 0 else ""
+    measured = found.kind == "measured"
+    step = metrics.step_ns if measured else found.step_ns
+    which = f"the plan, with {format_ns(step)}," if measured else "this one"
+    note = " (predicted, with planned durations)" if measured else ""
+    under = f"under the limit of {format_bytes(limit)} " if limit > 0 else ""
+    least = f"No schedule {under}can take less than {format_ns(bound)}{note}"
+    over = step - bound
     if over <= bound // 1000:
-        return f"No schedule {under}can take less than {format_ns(bound)}{planned}: this one does not take more."
-    return (
-        f"No schedule {under}can take less than {format_ns(bound)}{planned}; this one is {over / bound:.1%} above, so "
-        f"at most {format_ns(over)} can be gained."
-    )
+        return f"{least}: {which} does not take more."
+    return f"{least}; {which} is {over / bound:.1%} above, so at most {format_ns(over)} can be gained."
 
 
 def _bar(found: Explanation, step: int) -> list[tuple[str, str, float]]:
