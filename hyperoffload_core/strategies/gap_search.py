@@ -158,13 +158,15 @@ class Search:
                     self._follow(variant, recipe)
         if before is None and self.best is not None and self.wide and self.best.placement.step_ns > self.bound * _CLOSE:
             self._search_near(self.best)
-            for _ in range(2):
-                self._cover_near(self.best)
+            self._cover_near(self.best)
+            self._cover_again(self.best.cost)
         idle = 0
         while self.best is not None and not self._over():
             cost = self.best.cost
             self._without_suspects(self.best)
             self._search_near(self.best)
+            if self.wide and before is None and self.best.cost != cost:
+                self._cover_again(self.best.cost)
             idle = idle + 1 if self.best.cost == cost else 0
             if idle > _IDLE_ROUNDS:
                 break
@@ -225,6 +227,12 @@ class Search:
         self._try(variant, chosen)
         if chosen is not None:
             self._try(variant, choosing.improve(chosen, self.rng, self.bound, lambda turn: turn >= _ROUNDS))
+
+    def _cover_again(self, cost: tuple[int, int] | None) -> None:
+        """Choose all gaps at once around the best solution, again while that makes it better and there is time."""
+        while self.best is not None and cost is not None:
+            self._cover_near(self.best)
+            cost = self.best.cost if self.best.cost < cost and not self._over() else None
 
     def _measured(self, solution: Solution) -> Candidates:
         variant, placement = solution.variant, solution.placement

@@ -39,7 +39,7 @@ _MARGINS = (0.0, 0.004, 0.013, 0.025, 0.045, 0.08, 0.14)
 _LATER_SHARE = 0.3
 _HURRY = 2
 """After so many times the time for the search, every other step of room is left out."""
-_EXACT_SECONDS = {"fast": 0.05, "normal": 1.5, "best": 60.0}
+_EXACT_SECONDS = {"fast": 0.05, "normal": 10.0, "best": 60.0}
 _SECONDS_AHEAD = 0.05
 """Time for a first solution of a graph that is small enough for an exact search."""
 _NEARLY = 0.01
