@@ -5,7 +5,8 @@
 
 Nothing here ran on the hardware named: op durations come from its roofline, transfers from its link description. Every
 schedule passed the verifier. The first form measures the whole matrix: two processes for the other strategies, then
-`hyperoffload` alone, so that its time to compile is that of a quiet machine. Any of --workload, --hardware, --limit and
+`hyperoffload` alone, so that its time to compile is that of a quiet machine, then where it is more than 3 % above the
+bound once more with effort best. Any of --workload, --hardware, --limit and
 --strategy narrows it down; one cell, or given strategies, are printed with every number. Captured graphs are kept in
 FOLDER, if given.
 """
@@ -24,6 +25,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from bench.cells import (
+    AT_BEST,
     HARDWARE,
     LIMITS,
     OURS,
@@ -45,6 +47,8 @@ from hyperoffload_core.workloads import workload_names
 
 # Exponential in the size of the graph: for small graphs only.
 NOT_FOR_LARGE_GRAPHS = ("optimal",)
+FAR = 0.03
+"""So far above the bound a cell is tried with effort best as well."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +68,7 @@ def _run(options: argparse.Namespace) -> int:
             options.workload or list(WORKLOADS),
             options.hardware or list(HARDWARE),
             options.limit or list(LIMITS),
-            options.strategy or [*(s for s in STRATEGIES if s not in NOT_FOR_LARGE_GRAPHS), RECOMPUTING[0]],
+            options.strategy or [*(s for s in STRATEGIES if s not in NOT_FOR_LARGE_GRAPHS), RECOMPUTING[0], AT_BEST],
         )
     if options.csv:
         options.csv.write_text(csv_text(rows))
@@ -77,7 +81,7 @@ def measure(
     graphs: Path, workloads: list[str], hardware: list[str], limits: list[str], strategies: list[str]
 ) -> list[Row]:
     """Rows in the order workload, hardware, limit, strategy."""
-    others = [s for s in strategies if s != OURS]
+    others = [s for s in strategies if s not in (OURS, AT_BEST)]
     places = [(workload, name) for workload in workloads for name in hardware]
     rows: list[Row] = []
     if others:
@@ -96,9 +100,20 @@ def measure(
                 row = compile_cell(problem, limit, OURS)
                 rows.append(row)
                 _say(f"{workload} on {name}, {limit}: {row.above_bound:.1%} above the bound in {row.compile_s:.2f} s")
+    if OURS in strategies and AT_BEST in strategies:
+        far = [r for r in rows if r.strategy == OURS and r.above_bound > FAR]
+        with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+            tries = [pool.submit(_at_best, r.workload, r.hardware, r.limit, graphs) for r in far]
+            for row, best in zip(far, tries, strict=True):
+                rows.append(best.result())
+                _say(f"{row.workload} on {row.hardware}, {row.limit}: {rows[-1].above_bound:.1%} with effort best")
     order = {cell: n for n, cell in enumerate((w, h, m) for w, h in places for m in limits)}
-    rank = {strategy: n for n, strategy in enumerate([OURS, *others])}
+    rank = {strategy: n for n, strategy in enumerate([OURS, AT_BEST, *others])}
     return sorted(rows, key=lambda r: (order[r.cell], rank[r.strategy]))
+
+
+def _at_best(workload: str, hardware: str, limit: str, graphs: Path) -> Row:
+    return compile_cell(load_problem(workload, hardware, graphs), limit, AT_BEST)
 
 
 def _report(rows: list[Row], described: dict[str, str], *, whole: bool) -> list[str]:
@@ -114,7 +129,7 @@ def _report(rows: list[Row], described: dict[str, str], *, whole: bool) -> list[
         parts += [f"### {workload}", described[workload]]
         if whole:
             parts.append("\n".join(matrix_table(own)))
-            parts.append("\n".join(full_table(r for r in own if r.strategy == OURS)))
+            parts.append("\n".join(full_table(r for r in own if r.strategy in (OURS, AT_BEST))))
         else:
             parts.append("\n".join(full_table(own)))
     return parts

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench import compile as matrix
-from bench.cells import OURS, Row, compile_cell, load_problem
+from bench.cells import AT_BEST, OURS, Row, compile_cell, load_problem
 from bench.loglog import Panel, svg_of
 from bench.synthetic import synthetic_training
 from bench.tables import csv_text, matrix_table, summary
@@ -30,6 +30,15 @@ def test_the_summary_counts_cells_near_the_bound_and_cells_not_beaten() -> None:
     assert "within 3 % of the bound in 0 and within 10 % in 1" in text
     assert "- demo, gh200, 35%: 20.0% (0.0 ms)" in text
     assert "- demo, gh200, 35%: reactive is 9.1% faster" in text
+
+
+def test_what_more_effort_gains_is_said_beside_and_beats_nobody() -> None:
+    best = replace(CELL, strategy=AT_BEST, step_ns=102, compile_s=21.0)
+    text = "\n".join(summary([CELL, RIVAL, best]))
+    assert "within 3 % of the bound in 0 and within 10 % in 1" in text
+    assert "With effort best in the 1 cells further from the bound it is within 3 % in 1" in text
+    assert "In 1 of 1 it is at least as fast" in text
+    assert AT_BEST not in "\n".join(matrix_table([CELL, RIVAL, best]))
 
 
 def test_a_faster_strategy_that_misses_the_limit_beats_nobody() -> None:
