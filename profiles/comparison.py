@@ -145,10 +145,6 @@ class StorageDifference:
         """Whether the profiles' schedules decide differently on it, rather than only hold it for another time."""
         return len(set(self.placements)) > 1
 
-    @property
-    def changes_tier(self) -> bool:
-        return len({None if p is None else p.tier for p in self.placements}) > 1
-
 
 @dataclass(frozen=True)
 class TierChange:

@@ -83,10 +83,10 @@ def numbers_table(c: Comparison) -> Table:
             )
             rows.append((Cell(number.name), *cells))
     hint = (
-        "Of each profile's median step; memory is the highest of all steps. Beside each value: its difference to the baseline. "
-        "Exposed is transfer time with no compute beside it, blocking the time compute waits for transfers. Peak live "
-        "adds up what is alive at once; used counts the gaps between storages too (a prediction: what its plan "
-        "reserves)."
+        "Of each profile's median step; memory is the highest of all steps. Beside each value: its difference to the "
+        "baseline. Exposed is transfer time with no compute beside it, blocking the time compute waits for transfers. "
+        "Peak live adds up what is alive at once; used counts the gaps between storages too (a prediction: what its "
+        "plan reserves)."
     )
     return Table("Numbers", hint, ("", *_heads(c)), 1, tuple(rows), len(rows), "")
 

@@ -87,6 +87,16 @@ GRID_THEME = {
     "wrapperBorderRadius: 8, columnBorder: false, rowBorder: {color: 'var(--edge-soft)'}})"
 }
 
+# The line under the pointer, through all charts on an axis.
+SPIKE = {
+    "showspikes": True,
+    "spikemode": "across",
+    "spikesnap": "cursor",
+    "spikethickness": 1,
+    "spikecolor": "#8A94A6",
+    "spikedash": "solid",
+}
+
 
 def class_colour(tensor_class: str) -> str:
     return CLASS_COLOURS.get(tensor_class, CLASS_COLOURS["workspace"])

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.dashboard import theme
-from app.dashboard.views.lane_traces import packed, plain
-from app.dashboard.views.lanes import MS, joined
+from app.dashboard.views.lane_traces import filled, packed, plain
+from app.dashboard.views.lanes import MS
 from app.dashboard.views.marks import cursor_shape
 from app.dashboard.views.pointing import clicked_time
 from app.dashboard.views.step import StepView
@@ -136,17 +136,7 @@ def _bars(shown: AddressMap, found: Addresses, colour: str) -> dict[str, Any]:
 
 def _outlines(shown: AddressMap, found: Addresses, colour: str) -> dict[str, Any]:
     unit = shown.unit[1]
-    x, y = joined(found.start_ns / MS, found.end_ns / MS, found.low / unit, found.high / unit)
-    return {
-        "type": "scatter",
-        "mode": "none",
-        "x": packed(x),
-        "y": packed(y),
-        "fill": "toself",
-        "fillcolor": colour,
-        "line": {"simplify": False},
-        "hoverinfo": "skip",
-    }
+    return filled(found.start_ns, found.end_ns, found.low / unit, found.high / unit, colour)
 
 
 def _hover(shown: AddressMap, storage: int, start: int, end: int, low: int, high: int) -> str:

@@ -140,12 +140,7 @@ def layout(compared: Compared, window: tuple[int, int]) -> dict[str, Any]:
             minallowed=-compared.end_ns * 0.02 / MS,
             maxallowed=compared.end_ns * 1.02 / MS,
             ticksuffix=" ms",
-            showspikes=True,
-            spikemode="across",
-            spikesnap="cursor",
-            spikethickness=1,
-            spikecolor="#8A94A6",
-            spikedash="solid",
+            **theme.SPIKE,
         ),
         "yaxis": theme.axis(
             domain=[split + 0.04, 1],

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from app.dashboard import theme
 from app.dashboard.views.comparing import Compared, in_template, run_line
 from app.dashboard.views.lane_traces import data_of, packed, plain
+from app.dashboard.views.pointing import shown_span
 from profiles.figures import time_scale
 from profiles.figures_by_op import thinned
 
@@ -32,15 +33,10 @@ def whole(compared: Compared) -> tuple[float, float]:
 
 def asked_window(change: dict[str, Any] | None, compared: Compared) -> tuple[float, float] | None:
     """The places a relayout event asks for; all of them for a reset, None for any other event."""
-    if not change:
-        return None
-    if "xaxis.range" in change:
-        low, high = change["xaxis.range"]
-    elif "xaxis.range[0]" in change and "xaxis.range[1]" in change:
-        low, high = change["xaxis.range[0]"], change["xaxis.range[1]"]
-    else:
-        return whole(compared) if change.get("xaxis.autorange") else None
-    return (float(low), float(high)) if float(high) > float(low) else None
+    span = shown_span(change)
+    if span is None:
+        return whole(compared) if (change or {}).get("xaxis.autorange") else None
+    return span if span[1] > span[0] else None
 
 
 def figure(compared: Compared, window: tuple[float, float]) -> dict[str, Any]:
@@ -124,12 +120,7 @@ def _layout(compared: Compared, window: Sequence[float]) -> dict[str, Any]:
             minallowed=-0.02 * last_place(compared),
             maxallowed=1.02 * last_place(compared),
             title={"text": f"ops in the order of {base}, with what others run in between", "font": {"size": 12}},
-            showspikes=True,
-            spikemode="across",
-            spikesnap="cursor",
-            spikethickness=1,
-            spikecolor="#8A94A6",
-            spikedash="solid",
+            **theme.SPIKE,
         ),
         "yaxis": theme.axis(
             domain=[0.44, 1], rangemode="tozero", fixedrange=True, title={"text": f"Device memory ({name})"}

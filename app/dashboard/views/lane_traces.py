@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.dashboard import theme
-from app.dashboard.views.lanes import draw, fitted, outline
+from app.dashboard.views.lanes import MS, Floats, draw, fitted, joined, outline
 from app.dashboard.views.step import RunView, StepView
 from hyperoffload_core.sizes import format_bytes, format_ns
-from profiles.lanes import TITLES, Lane, LaneKind
+from profiles.lanes import Lane, LaneKind
 from profiles.plain import visible
 
-LANE_TITLES = TITLES
+Times = NDArray[np.int64]
+
 LANE_COLOURS = {"compute": theme.COMPUTE, "copy_in": theme.COPY_IN, "copy_out": theme.COPY_OUT}
 NOTHING = Lane(*np.zeros((3, 0), dtype=np.int64))
 LONGEST_NAME = 120
@@ -127,6 +128,21 @@ def _words(view: StepView, kind: LaneKind) -> tuple[Callable[[int, int], str], C
         return plain(fitted(name, letters, end=True))
 
     return transfer_text, transfer_hover
+
+
+def filled(start_ns: Times, end_ns: Times, low: Floats, high: Floats, colour: str) -> dict[str, Any]:
+    """Many rectangles as one filled path; ``low`` and ``high`` are in units of the y axis."""
+    x, y = joined(start_ns / MS, end_ns / MS, low, high)
+    return {
+        "type": "scatter",
+        "mode": "none",
+        "x": packed(x),
+        "y": packed(y),
+        "fill": "toself",
+        "fillcolor": colour,
+        "line": {"simplify": False},
+        "hoverinfo": "skip",
+    }
 
 
 def packed(values: NDArray[Any]) -> dict[str, Any]:

@@ -49,18 +49,18 @@ def clicked_lane(click: dict[str, Any] | None) -> float | None:
 
 def zoom_window(change: dict[str, Any] | None, end_ns: int) -> tuple[int, int] | None:
     """The window (ns) of a relayout event; the whole step for a reset; None for any other event."""
-    if not change:
-        return None
-    if "xaxis.range" in change:
-        low, high = change["xaxis.range"]
-    elif "xaxis.range[0]" in change and "xaxis.range[1]" in change:
-        low, high = change["xaxis.range[0]"], change["xaxis.range[1]"]
-    elif change.get("xaxis.autorange"):
-        return 0, end_ns
-    else:
-        return None
-    start, end = int(float(low) * MS), int(float(high) * MS)
+    span = shown_span(change)
+    if span is None:
+        return (0, end_ns) if (change or {}).get("xaxis.autorange") else None
+    start, end = int(span[0] * MS), int(span[1] * MS)
     return (start, end) if end > start else None
+
+
+def shown_span(change: dict[str, Any] | None) -> tuple[float, float] | None:
+    """Both ends of the x axis that a relayout event names, in units of that axis; None for any other event."""
+    change = change or {}
+    low, high = change.get("xaxis.range") or (change.get("xaxis.range[0]"), change.get("xaxis.range[1]"))
+    return None if low is None or high is None else (float(low), float(high))
 
 
 def item_under(click: dict[str, Any] | None, shown: Timeline) -> tuple[str, int] | None:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.dashboard import theme
-from app.dashboard.views.lane_traces import packed, plain
-from app.dashboard.views.lanes import BARS, MS, OUTLINES, joined
+from app.dashboard.views.lane_traces import filled, packed, plain
+from app.dashboard.views.lanes import BARS, MS, OUTLINES
 from app.dashboard.views.step import StepView
 from hyperoffload_core.sizes import format_bytes, format_ns
 from profiles.plain import visible
@@ -57,7 +57,8 @@ def traces(view: StepView, bars: Sequence[TierBar], window: tuple[int, int]) -> 
             yield {**common, **_bars(view, bars, tier, found, colour, hatch)}
         else:
             shown = found if count <= OUTLINES else _thinned(found, window)
-            yield {**common, **_polygons(shown, colour)}
+            low, high = shown.row + shown.bottom, shown.row + shown.top
+            yield {**common, **filled(shown.start_ns, shown.end_ns, low, high, colour)}
     yield _turns(view, bars)
     yield from _ticks(view, bars, window)
 
@@ -132,20 +133,6 @@ def _hover(view: StepView, tier: str, storage: int, transfer: int, start: int, e
     kind = "Store" if tier == "out" else "Prefetch"
     moved = f"{kind}{part}: {format_bytes(view.transfers[transfer].bytes)} in {format_ns(end - start)}, {view.kind}"
     return f"{head}{moved}<br>exposed {format_ns(verdict.exposed_ns)}, blocking {format_ns(verdict.blocking_ns)}"
-
-
-def _polygons(found: Rectangles, colour: str) -> dict[str, Any]:
-    x, y = joined(found.start_ns / MS, found.end_ns / MS, found.row + found.bottom, found.row + found.top)
-    return {
-        "type": "scatter",
-        "mode": "none",
-        "x": packed(x),
-        "y": packed(y),
-        "fill": "toself",
-        "fillcolor": colour,
-        "line": {"simplify": False},
-        "hoverinfo": "skip",
-    }
 
 
 def _thinned(found: Rectangles, window: tuple[int, int]) -> Rectangles:

@@ -203,12 +203,7 @@ def layout(
             minallowed=0 - timeline.end_ns * 0.02 / MS,
             maxallowed=timeline.end_ns * 1.02 / MS,
             ticksuffix=" ms",
-            showspikes=True,
-            spikemode="across",
-            spikesnap="cursor",
-            spikethickness=1,
-            spikecolor="#8A94A6",
-            spikedash="solid",
+            **theme.SPIKE,
         ),
         "yaxis": theme.axis(
             domain=[1 - MEMORY_HEIGHT / whole, 1],

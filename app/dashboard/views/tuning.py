@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import glob
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import quote
 
 from app.dashboard.views.policy import CONDITIONS, Draft, document_of, draft_of
 from hyperoffload_core.ir import Graph
@@ -64,14 +62,6 @@ def with_named_rule(draft: Draft, name: str, action: str, prefetch_earlier: str 
     rule = {"name": pattern, "action": action, "prefetch_earlier": prefetch_earlier}
     others = [r for r in draft.rules if not _is_for(r, pattern)]
     return replace(draft, rules=[rule, *others])
-
-
-def tune_address(run_id: int, document: Mapping[str, Any] | None) -> str:
-    """The address that opens a run's Tune page with a policy (a document, as `policy_to_document` makes it)."""
-    if document is None:
-        return f"/tune/{run_id}"
-    policy = json.dumps(policy_from_document(document).model_dump(by_alias=True, exclude_defaults=True), sort_keys=True)
-    return f"/tune/{run_id}?policy={quote(policy)}"
 
 
 def _is_for(rule: Mapping[str, Any], pattern: str) -> bool:
