@@ -34,7 +34,7 @@ _APART = 80
 _COVERED = 1e-4
 """A slot may be over the limit by this part of it: rounding fills that in."""
 _LEAST_PART = 1e-3
-_SECONDS, _GAP = 1.0, 0.01
+_GAP = 0.01
 _TIE = 1e-3
 """Weight of the time all transfers take, so that of equally fast solutions the one that moves least is found."""
 
@@ -75,17 +75,18 @@ def cover(
     limit_bytes: int,
     allowed: Flags,
     whole_with: Flags | None = None,
+    seconds: float = 1.0,
 ) -> Floats | None:
     """The part of each candidate to leave, in [0, 1], shape (rows,); None where all of them do not suffice.
 
     Only rows in ``allowed`` are used. Given rows ``whole_with``, 0 or 1 for these and the rows of the answer in parts;
-    None as well where none was found.
+    None as well where none was found in ``seconds``.
     """
     c, resident = candidates, resident_slots(problem, uses)
     slots = _binding_slots(problem, uses, c)
     parts: Floats | None = None
     for _ in range(_ROUNDS):
-        parts = _parts(problem, uses, c, resident, limit_bytes, slots, allowed, whole=False)
+        parts = _parts(problem, uses, c, resident, limit_bytes, slots, allowed)
         if parts is None:
             return None
         over = resident - _away(c, parts, len(resident)) - limit_bytes
@@ -95,7 +96,7 @@ def cover(
     if whole_with is None or parts is None:
         return parts
     rows = allowed & ((parts > _LEAST_PART) | whole_with)
-    return _parts(problem, uses, c, resident, limit_bytes, slots, rows, whole=True)
+    return _parts(problem, uses, c, resident, limit_bytes, slots, rows, seconds)
 
 
 def _away(c: Candidates, parts: Floats, count: int) -> Floats:
@@ -131,8 +132,7 @@ def _parts(
     limit_bytes: int,
     slots: Sequence[int],
     allowed: Flags,
-    *,
-    whole: bool,
+    whole_seconds: float | None = None,
 ) -> Floats | None:
     chosen = np.asarray(slots, np.int64)
     over = np.maximum(0, resident[chosen] - limit_bytes)
@@ -148,7 +148,7 @@ def _parts(
         return result
     if not len(rows):
         return None
-    parts = _solve(problem, uses, c, rows, chosen, over, covers[rows], whole=whole)
+    parts = _solve(problem, uses, c, rows, chosen, over, covers[rows], whole_seconds)
     if parts is None:
         return None
     result[rows] = parts
@@ -163,8 +163,7 @@ def _solve(
     chosen: Integers,
     over: Integers,
     covers: Flags,
-    *,
-    whole: bool,
+    whole_seconds: float | None,
 ) -> Floats | None:
     n, k = len(rows), len(chosen)
     binding = covers & (over > 0)[None, :]
@@ -215,7 +214,8 @@ def _solve(
     ends = ~c.wrap[rows] & ((c.index[rows] == -1) | (c.high[rows] > len(problem.order)))
     cost = np.concatenate([prefetches.time_ns * (1 + ends), stores.time_ns, np.zeros(k + 1)]) * (_TIE / scale)
     cost[-1] = 1.0
-    answer = program.minimise_whole(cost, n, _SECONDS, _GAP) if whole else program.minimise(cost)
+    in_parts = whole_seconds is None
+    answer = program.minimise(cost) if in_parts else program.minimise_whole(cost, n, whole_seconds or 0.0, _GAP)
     return None if answer is None else answer[1][:n]
 
 

@@ -42,6 +42,8 @@ SMALL_OPS = 1000
 """A graph of so many ops is worth a second of search more."""
 _EACH_ORDER, _FAR = 3, 1.02
 """So many recipes are followed for each order; then an order whose best choice is so much longer is left alone."""
+_WHOLE_SECONDS = {"fast": 0.5, "normal": 1.5, "best": 6.0}
+"""Time for an answer in whole numbers; most take less than a second."""
 _CLOSE = 1.01
 """So near the bound gaps are not chosen again all at once."""
 _IDLE_ROUNDS = 40
@@ -126,7 +128,8 @@ class Search:
     def __init__(self, request: Request, target_bytes: int, bound_ns: int, deadline: float) -> None:
         self.request, self.target = request, target_bytes
         self.bound, self.deadline = bound_ns, deadline
-        self.wide = self._small() and request.options.get("effort", "normal") != "fast"
+        self.effort = str(request.options.get("effort", "normal"))
+        self.wide = self._small() and self.effort != "fast"
         self.best: Solution | None = None
         self.tried: set[tuple[int, frozenset[Choice]]] = set()
         self.rng = Random(1)
@@ -216,7 +219,7 @@ class Search:
         rows = None
         if whole_with is not None:
             rows = np.array([choice in whole_with for choice in zip(c.storage.tolist(), c.index.tolist(), strict=True)])
-        parts = cover(variant.problem, variant.uses, c, self.target, enough, rows)
+        parts = cover(variant.problem, variant.uses, c, self.target, enough, rows, _WHOLE_SECONDS[self.effort])
         return None if parts is None else choosing.round_off(parts)
 
     def _cover_near(self, solution: Solution) -> None:
