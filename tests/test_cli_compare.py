@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command import hyperoffload
 from dashboard_example import example_profile, example_schedule
 
 from db.database import open_database
 from db.recordings import RunDescription, record_profile
+from tests.command import hyperoffload
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from graphs import TINY, GraphBuilder
 
 from hyperoffload_core.analysis.lifetimes import uses_in_order
 from hyperoffload_core.ir import Graph
@@ -14,6 +13,7 @@ from hyperoffload_core.passes.making_room import place_making_room
 from hyperoffload_core.passes.placement import NoPlacementError, make_problem, place
 from hyperoffload_core.passes.plan import Plan
 from hyperoffload_core.policy import Action
+from tests.graphs import TINY, GraphBuilder
 
 LIMIT = 15
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from graphs import GraphBuilder
 
 from hyperoffload_core.analysis.bounds import step_lower_bound_ns
 from hyperoffload_core.analysis.whole_moves import least_bytes_back
 from hyperoffload_core.hardware import Hardware, Link
 from hyperoffload_core.ir import Graph
+from tests.graphs import GraphBuilder
 
 
 def reading(sizes: list[int], overwritten: int = 0) -> Graph:
