@@ -15,6 +15,7 @@ from hyperoffload_core.exact.states import Start, State
 from hyperoffload_core.passes.addresses import alignment_bytes
 
 _MOST_TRIES = 5_000
+"""Addresses of blocks that take more tries are given up: `Neighbours.gave_up`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,16 +26,27 @@ Flags = NDArray[np.bool_]
 _Windows = tuple[tuple[Integers, Integers], tuple[Integers, Integers]]
 
 _LINK_WEIGHT = 0.03
+"""What a gap's own link time counts beside what it adds to the least step time."""
+_LINK_WEIGHTS = (_LINK_WEIGHT, _LINK_WEIGHT, 0.3, 1e6)
+"""Of these a round of the search draws one; with the last only bytes per link time count."""
 _HOME_WEIGHTS = (0.3, 1.0, 1.0, 3.0, 10.0)
+"""Of these a round of the search draws how many times a home in the pool counts."""
 _POOLING = 0.2
-_SHARES = 16
+"""The part of the rounds that gives storages a home in the pool instead of giving choices up."""
+_SMALLEST_SHARE = 16
+"""Homes in the pool are tried for half of the storages that could have one, down to one in so many."""
 _TOGETHER = 12
+"""So many gaps may be taken before loads are measured again, until one in so many of the bytes missing are away."""
 _ROUNDS = 1000
 """Of very many candidates, one in so many is taken at once, so that the time does not grow with their square."""
 _STRETCH = 256
+"""Slots whose peak is looked at before any of them singly."""
 _NOISE = 0.3
+"""Standard deviation of the logarithm of the factors that a round of the search puts on scores."""
 _MOST_GIVEN_UP = 5
+"""Choices a round of the search gives up at the most."""
 _WHOLE = 0.99
+"""A gap that a solution in parts leaves by so much counts as left."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +160,7 @@ class Choosing:
             barred = given_up[: rng.randint(0, len(given_up))]
             self.barred[barred] = True
             self._load()
-            self.link_weight = rng.choice((_LINK_WEIGHT, _LINK_WEIGHT, 0.3, 1e6))
+            self.link_weight = rng.choice(_LINK_WEIGHTS)
             self.preference = np.where(self.c.wrap, rng.choice(_HOME_WEIGHTS), 1.0)
             found = self._settled() if self._fill(rng) else None
             self.barred[barred] = False
@@ -222,7 +233,7 @@ class Choosing:
         """Give storages that leave between two reads a home in the pool as well, a share of them at a time, where the
         Store this spares is worth more than the Prefetch it costs."""
         share = 2
-        while (rows := self._poolable()) and share <= _SHARES:
+        while (rows := self._poolable()) and share <= _SMALLEST_SHARE:
             saved = self._save()
             for row in rows[: -(-len(rows) // share)]:
                 self._take(row, loaded=False)

@@ -25,16 +25,21 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 _SPANS = 10
+"""Spans of equal time whose fullest slot gets a row from the start."""
 _LARGEST = 8
+"""So do both ends of so many of the largest storages that could have a home in the pool, and of the largest gaps."""
 _ROUNDS = 6
 """How often slots are added."""
 _ADDED = 8
+"""Slots added at once at the most."""
 _APART = 80
 """Slots added at once are at least one in so many of all slots apart."""
 _COVERED = 1e-4
 """A slot may be over the limit by this part of it: rounding fills that in."""
 _LEAST_PART = 1e-3
+"""A gap left by less is not left."""
 _GAP = 0.01
+"""An answer in whole numbers may be above the shortest step by this part of it."""
 _TIE = 1e-3
 """Weight of the time all transfers take, so that of equally fast solutions the one that moves least is found."""
 
