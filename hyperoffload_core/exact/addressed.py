@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from hyperoffload_core.exact.neighbours import History, Neighbours, Signature
-from hyperoffload_core.exact.search import OutOfTime, Search, from_now
-from hyperoffload_core.exact.states import Start, State, Times
+from hyperoffload_core.exact.search import OutOfTime, Search
+from hyperoffload_core.exact.states import Start, State, Times, from_now
 
 
 @dataclass

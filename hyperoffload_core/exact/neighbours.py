@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from hyperoffload_core.exact.instance import Instance, bits
 from hyperoffload_core.exact.pack import TooManyTries, pack_beside
+from hyperoffload_core.exact.spots import always_fits, lowest_spot, may_lie_as_another, repeatedly
 from hyperoffload_core.exact.states import Start, State
-from hyperoffload_core.passes.addresses import alignment_bytes
 
 _MOST_TRIES = 5_000
 """Addresses of blocks that take more tries are given up: `Neighbours.gave_up`."""
@@ -166,8 +166,8 @@ class Neighbours:
         limit = self.instance.limit_bytes
         hard, easy = [b for b in range(len(sizes)) if beside[b]], [b for b in range(len(sizes)) if not beside[b]]
         remaining = sum(1 << b for b in hard)
-        for b in _repeatedly(hard):
-            if always_fits(sizes, b, beside[b] & remaining, limit) or _as_another(sizes, beside, b, remaining):
+        for b in repeatedly(hard):
+            if always_fits(sizes, b, beside[b] & remaining, limit) or may_lie_as_another(sizes, beside, b, remaining):
                 hard.remove(b)
                 easy.append(b)
                 remaining &= ~(1 << b)
@@ -204,43 +204,6 @@ class Neighbours:
             offsets[b] = lowest_spot(sizes, offsets, b, beside[b] & placed)
             placed |= 1 << b
         return offsets
-
-
-def _repeatedly(items: list[int]) -> Iterator[int]:
-    """Each item, all of them again as long as some were taken out meanwhile."""
-    before = -1
-    while before != len(items):
-        before = len(items)
-        yield from list(items)
-
-
-def _as_another(sizes: Sequence[int], beside: Sequence[int], block: int, remaining: int) -> bool:
-    """Whether the block was beside none but blocks that one of the ``remaining`` of its size was beside, too."""
-    mine = beside[block] & remaining
-    others = remaining & ~beside[block] & ~(1 << block)
-    return any(sizes[b] == sizes[block] and not mine & ~beside[b] for b in bits(others))
-
-
-def always_fits(sizes: Sequence[int], block: int, beside: int, limit_bytes: int) -> bool:
-    """Whether there is room for the block wherever those beside it lie."""
-    size, alignment = sizes[block], alignment_bytes(sizes[block])
-    places = (limit_bytes - size) // alignment + 1
-    for other in bits(beside):
-        span = sizes[other] + size
-        aligned = alignment_bytes(sizes[other]) >= alignment
-        places -= (span - alignment) // alignment if aligned else (span - 2) // alignment + 1
-    return places > 0
-
-
-def lowest_spot(sizes: Sequence[int], offsets: Sequence[int], block: int, beside: int) -> int:
-    size, alignment = sizes[block], alignment_bytes(sizes[block])
-    at = 0
-    for low, high in sorted((offsets[b], offsets[b] + sizes[b]) for b in bits(beside)):
-        if low >= at + size:
-            break
-        if high > at:
-            at = -(-high // alignment) * alignment
-    return at
 
 
 class _Draft:

@@ -27,7 +27,7 @@ from typing import ClassVar
 from hyperoffload_core.exact.instance import Instance, bits
 from hyperoffload_core.exact.neighbours import History, Signature
 from hyperoffload_core.exact.outlook import Outlook
-from hyperoffload_core.exact.states import Found, Start, State, Times
+from hyperoffload_core.exact.states import Choice, Found, Start, State, Times, from_now, nowhere_later
 
 _NEVER = 1 << 62
 _MOST_KEPT = 50_000
@@ -44,26 +44,6 @@ class OutOfTime(Exception):  # noqa: N818 - not a fault
     def __init__(self, bound: int) -> None:
         super().__init__(bound)
         self.bound = bound
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What may start in a state at its time: an op, a Store and a Prefetch of a storage, -1 for none of it.
-
-    ``running`` is the op that runs then; ``device`` and ``remote`` hold what is on the device and validly in the pool,
-    without the fetched storage and before anything leaves; ``fresh`` storages take room with the op. ``worthless``
-    storages on the device hold nothing that is read again, ``clean`` ones have a valid remote copy; both may leave.
-    """
-
-    op: int
-    store: int
-    fetch: int
-    running: int
-    device: int
-    remote: int
-    fresh: int
-    worthless: int
-    clean: int
 
 
 @dataclass
@@ -112,14 +92,14 @@ class Search:
             reached = (*times, moved) if count_bytes else times
             known = labels.setdefault(state, [])
             for other, together in known:
-                if together is None and _nowhere_later(other, reached):
+                if together is None and nowhere_later(other, reached):
                     return
             before = nodes[parent][0] if parent >= 0 else None
             for then in self.histories(history, before, begun, state):
                 label = (reached, self.signature(then))
                 if any(_covers(other, label) for other in known):
                     continue
-                if sum(_nowhere_later(other, reached) for other, _ in known) >= most_labels:
+                if sum(nowhere_later(other, reached) for other, _ in known) >= most_labels:
                     continue
                 known[:] = [o for o in known if not _covers(label, o)]
                 known.append(label)
@@ -357,20 +337,8 @@ class Search:
         return Found(step_ns, total, tuple(reversed(starts)), state[2], state[6])
 
 
-def from_now(times: Times) -> Times:
-    now = times[0]
-    return (0, times[1] - now, times[2] - now, times[3] - now)
-
-
 def _covers(one: _Label, other: _Label) -> bool:
     """Whether one is nowhere later, and whatever follows the other can follow it."""
-    if not _nowhere_later(one[0], other[0]):
+    if not nowhere_later(one[0], other[0]):
         return False
     return one[1] is None or other[1] is None or one[1].within(other[1])
-
-
-def _nowhere_later(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Of two `Times`, or of two with moved bytes behind them."""
-    return (
-        one[0] <= other[0] and one[1] <= other[1] and one[2] <= other[2] and one[3] <= other[3] and one[-1] <= other[-1]
-    )
