@@ -36,6 +36,7 @@ from hyperoffload_core.strategies.base import Request
 from hyperoffload_core.strategies.planned import NEVER
 
 _SMALLEST_PART = 1000
+"""Choosing all gaps at once leaves out those of less than one in so many of the bytes over the limit."""
 _ANOTHER_ORDER = 1e-3
 """Another order of the ops is planned as well if it saves this part of the live bytes, at the peak or on average."""
 SMALL_OPS = 1000
@@ -47,13 +48,18 @@ _WHOLE_SECONDS = {"fast": 0.5, "normal": 1.5, "best": 6.0}
 _CLOSE = 1.01
 """So near the bound gaps are not chosen again all at once."""
 _IDLE_ROUNDS = 40
+"""The search ends after so many rounds in a row that found nothing better."""
 _ROUNDS = 12
 """Rounds of the search for better gaps between two placements."""
 
 
 @dataclass(frozen=True)
 class _Recipe:
-    """One way to choose gaps: see `passes.selection.find_candidates` (exact) and `passes.choice.Choosing`."""
+    """One way to choose gaps: ``exact`` as of `passes.selection.find_candidates`, weights as of `passes.choice.Choosing`.
+
+    ``part_of_largest``: none of a storage larger than one in so many of the largest that could leave. ``room``: again with
+    so much of the largest transfer left free. ``in_parts``: all gaps at once (`passes.covering`), then rounded.
+    """
 
     exact: bool
     link_weight: float

@@ -35,20 +35,25 @@ from hyperoffload_core.strategies.planned import NEVER, plan_step_ns
 from hyperoffload_core.strategies.recomputing import with_recomputation
 
 _SECONDS = {"fast": 0.3, "normal": 0.8, "best": 20.0}
+"""Processor time for the choice of gaps, by effort."""
 _MARGINS = (0.0, 0.004, 0.013, 0.025, 0.045, 0.08, 0.14)
 """Parts of the limit to leave free, one after the other until the addresses fit."""
 _LATER_SHARE = 0.3
+"""The part of that time each attempt with a little less memory has."""
 _HURRY = 2
 """After so many times the time for the search, every other step of room is left out."""
 _EXACT_SECONDS = {"fast": 0.05, "normal": 10.0, "best": 60.0}
+"""Time for the search of all schedules of a small graph, by effort."""
 _SECONDS_AHEAD = 0.05
 """Time for a first solution of a graph that is small enough for an exact search."""
 _NEARLY = 0.01
 """In a large graph addresses are packed again only if they stuck out by no more than this part."""
 _WORTH_ANOTHER = 0.01
+"""Addresses that make the step longer by no more than this part are good enough."""
 _NEAR = 1.25
 """In a large graph, paging is not tried against a step that is within this factor of the bound."""
 _SPARED = 0.05
+"""One of the times the step is played with an allocator, early Prefetches leave this part of the limit to the ops."""
 _REPAIRS, _REPAIRS_OF_LARGE = 14, 4
 """How often more gaps are left where holes run out."""
 _LARGE = 15_000
