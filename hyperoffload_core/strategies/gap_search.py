@@ -55,10 +55,10 @@ _ROUNDS = 12
 
 @dataclass(frozen=True)
 class _Recipe:
-    """One way to choose gaps: ``exact`` as of `passes.selection.find_candidates`, weights as of `passes.choice.Choosing`.
+    """One way to choose gaps: ``exact`` as of `passes.selection.find_candidates`, weights of `passes.choice.Choosing`.
 
-    ``part_of_largest``: none of a storage larger than one in so many of the largest that could leave. ``room``: again with
-    so much of the largest transfer left free. ``in_parts``: all gaps at once (`passes.covering`), then rounded.
+    ``part_of_largest``: none of a storage larger than one in so many of the largest that could leave. ``room``: again
+    with so much of the largest transfer left free. ``in_parts``: all gaps at once (`passes.covering`), then rounded.
     """
 
     exact: bool
