@@ -8,26 +8,20 @@ Prints one table with its limits. Without Chromium or playwright it says so inst
 from __future__ import annotations
 
 import shutil
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from bench.database import made_up_profile, made_up_schedule
+from bench.serving import served
 from db.database import open_database
 from db.recordings import RunDescription, record_profile
 
 STEPS = 200
 RUNS = 10_000
-ROOT = Path(__file__).parent.parent
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--enable-precise-memory-info"]
 # Notes when the page's chart, or its first rows, have been drawn.
 WATCH = """
@@ -85,11 +79,11 @@ def main() -> int:
         rows = [("ingest into SQLite, events a second", [ingest], 400_000.0, False)]
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-            with _served(path) as address:
+            with served(path) as address:
                 rows += _page(browser, f"{address}/run/{run}", "step of 5,000 op events", 1000, 150)
                 rows += _page(browser, f"{address}/run/{run}?step=all", "run of 1,000,000 op events", 3000, 350)
             _copies(database, run)
-            with _served(path) as address:
+            with served(path) as address:
                 rows += [(f"list of {RUNS:,} runs: usable, ms", _opened(browser, address)[0], 1000.0, True)]
             browser.close()
         database.close()
@@ -150,27 +144,6 @@ def _copies(database: Any, run: int) -> None:
             f"WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < {RUNS}) "
             f"INSERT INTO run ({columns}) SELECT {columns} FROM run, n WHERE run.id = {run}"
         )
-
-
-@contextmanager
-def _served(database: Path) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, str(ROOT / "hyperoffload.py"), "serve", "--database", str(database), "--port", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(300):
-            try:
-                urllib.request.urlopen(address, timeout=2).close()
-                break
-            except (urllib.error.URLError, ConnectionError):
-                time.sleep(0.1)
-        yield address
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
 
 
 if __name__ == "__main__":

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-ROOT = Path(__file__).resolve().parent.parent
-COMMAND = [sys.executable, str(ROOT / "hyperoffload.py")]
+from bench.serving import COMMAND, served
+
 LIMITS = ("80%", "72%", "65%", "58%", "50%", "43%", "36%", "30%", "25%", "20%")
 SHOWN = "(document.querySelector('#tune-numbers .preview-how')?.innerText ?? '')"
 
@@ -36,7 +31,7 @@ def main() -> None:
         database = folder / "runs.db"
         recorded = ("--limit", "60%", "--strategy", "reactive", "--hardware", "ascend-910c")
         _run("compile", str(graph), *recorded, "--database", str(database))
-        with _served(database) as address:
+        with served(database) as address:
             rows = _measured(address)
     print("| limit | change to shown, s | of it predicting, s |\n|---|--:|--:|")
     for limit, shown_s, predicted_s in rows:
@@ -73,28 +68,6 @@ def _changed(page: Page, before: str) -> str:
     """What is written beside the numbers once it names another limit."""
     page.wait_for_function(f"before => /under/.test({SHOWN}) && {SHOWN} !== before", arg=before, timeout=120_000)
     return str(page.evaluate(SHOWN))
-
-
-@contextmanager
-def _served(database: Path) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [*COMMAND, "serve", "--database", str(database), "--port", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            try:
-                urllib.request.urlopen(address, timeout=2).close()
-                break
-            except (urllib.error.URLError, ConnectionError):
-                time.sleep(0.1)
-        yield address
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
 
 
 def _run(*arguments: str) -> None:
