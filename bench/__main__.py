@@ -10,42 +10,108 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from textwrap import fill
 
 from hyperoffload_core.runtime.environment import EXECUTION_ENVIRONMENT
 
 DOCS = Path(__file__).parent.parent / "docs"
 OUTPUT = DOCS / "benchmarks.md"
+
+
+@dataclass(frozen=True)
+class Section:
+    """One measurement: a module of this folder with its arguments, and what its numbers mean, in Markdown."""
+
+    title: str
+    command: str
+    words: str
+
+    @property
+    def name(self) -> str:
+        return self.command.split()[0].removeprefix("bench.")
+
+
 SECTIONS = (
-    ("The demo model, measured", "bench.demo"),
-    ("What recording costs", "bench.recorder_overhead"),
-    ("Every strategy on hardware that is not here, predicted", "bench.compile --csv docs/benchmarks-schedules.csv"),
-    ("Compile time and memory against the size of the graph", "bench.scaling --picture docs/images/scaling.svg"),
-    ("Small graphs against the proved optimum", "bench.optimum"),
-    ("Address assignment", "bench.pack"),
-    ("The database", "bench.database"),
-    ("A prediction on the Tune page", "bench.preview"),
-    ("The dashboard in a browser", "bench.dashboard"),
+    Section(
+        "The demo model, measured",
+        "bench.demo",
+        "A real training step of the demo's model, executed here under two memory limits beside the step without "
+        "offload, in turn. Times are medians of ten steps; copies are paced to the demo's default link. *Planned* "
+        "and *predicted* are what the schedule said with op durations of the same session.",
+    ),
+    Section(
+        "What recording costs",
+        "bench.recorder_overhead",
+        "Steps with and without the recorder in turn, nothing else different; then the recorder's own "
+        "instructions alone, as a noisy machine moves whole steps by more than they take.",
+    ),
+    Section(
+        "Every strategy on hardware that is not here, predicted",
+        "bench.compile --csv docs/benchmarks-schedules.csv",
+        "Predicted: op durations come from the roofline of the hardware named, transfers from its links, limits "
+        "are shares of the live peak without offload. Every schedule passed the verifier.",
+    ),
+    Section(
+        "Compile time and memory against the size of the graph",
+        "bench.scaling --picture docs/images/scaling.svg",
+        "Made-up training steps, strategy `hyperoffload` at effort normal under 60 % of the peak without offload, "
+        "from the rules to the verifier, each in a fresh process. *Growth* is the exponent of time over ops from "
+        "one row to the next; memory is the highest resident size, interpreter and graph included.",
+    ),
+    Section(
+        "Small graphs against the proved optimum",
+        "bench.optimum",
+        "The gap is how much longer the step of `hyperoffload` is than the shortest step there is, on made-up "
+        "graphs of up to some ten ops whose optimum strategy `optimal` proved. All times are predicted.",
+    ),
+    Section(
+        "Address assignment",
+        "bench.pack",
+        "MiniMalloc's hard problems, within the capacity they are named after and, where that is not the least "
+        "possible, as low as found in a minute each; then as many blocks as schedules of large graphs have. "
+        "Fragmentation is the height above the most bytes that are live at once.",
+    ),
+    Section(
+        "The database",
+        "bench.database",
+        "Writing and reading a made-up run of 1.1 million events in SQLite, and what exports cost. A window is "
+        "what the timeline asks for: a thousandth of a step, or all of it.",
+    ),
+    Section(
+        "A prediction on the Tune page",
+        "bench.preview",
+        "A memory limit is typed for LLaMA-3-8B's training step; the time until the page shows its prediction, in "
+        "a headless browser. Each limit is asked for once, as an answer that is known comes at once.",
+    ),
+    Section(
+        "The dashboard in a browser",
+        "bench.dashboard",
+        "A headless browser on made-up runs. *Usable* is when the chart, or the first rows, are drawn; the "
+        "server's share is from the request to the first byte of its answer; zoom and pan are keys pressed on the "
+        "timeline.",
+    ),
 )
 HEAD = "# Benchmarks\n\nWritten by `make bench`. Each section is the output of one command."
 
 
 def main() -> None:
     wanted = sys.argv[1:]
-    names = [command.split()[0].removeprefix("bench.") for _, command in SECTIONS]
+    names = [section.name for section in SECTIONS]
     unknown = [name for name in wanted if name not in names]
     if unknown:
         sys.exit(f"there is no measurement {unknown[0]!r}; they are {', '.join(names)}")
-    sections = _written(OUTPUT.read_text()) if OUTPUT.exists() else {}
-    for name, (title, command) in zip(names, SECTIONS, strict=True):
-        if wanted and name not in wanted:
+    for section in SECTIONS:
+        if wanted and section.name not in wanted:
             continue
-        print(f"== {command}", flush=True)
-        sections[title] = _measured(command)
-        print(sections[title], flush=True)
-        bodies = [f"## {t}\n\n{sections[t]}" for t, _ in SECTIONS if t in sections]
-        OUTPUT.write_text("\n\n".join([HEAD, *bodies]) + "\n")
+        print(f"== {section.command}", flush=True)
+        found = _measured(section.command)
+        print(found, flush=True)
+        before = measured_before(OUTPUT.read_text()) if OUTPUT.exists() else {}
+        OUTPUT.write_text(report({**before, section.title: found}))
     print(f"written to {OUTPUT}")
 
 
@@ -65,10 +131,16 @@ def _measured(command: str) -> str:
     return f"`python -m {command}` on {date.today().isoformat()}: {machine}\n\n{shown}"
 
 
-def _written(text: str) -> dict[str, str]:
-    """The sections of the file by title."""
-    parts = text.split("\n## ")[1:]
-    return {title: body.strip() for title, _, body in (part.partition("\n") for part in parts)}
+def report(measured: Mapping[str, str]) -> str:
+    """The whole file: what was measured, by title of its section, each below the section's words."""
+    bodies = [f"## {s.title}\n\n{fill(s.words, 120)}\n\n{measured[s.title]}" for s in SECTIONS if s.title in measured]
+    return "\n\n".join([HEAD, *bodies]) + "\n"
+
+
+def measured_before(text: str) -> dict[str, str]:
+    """What the file holds of each section, by title, without its words."""
+    parts = [part.partition("\n") for part in text.split("\n## ")[1:]]
+    return {title: body[body.index("`python -m ") :].strip() for title, _, body in parts}
 
 
 if __name__ == "__main__":

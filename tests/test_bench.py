@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from bench import __main__ as report_of
 from bench import compile as matrix
 from bench.cells import AT_BEST, OURS, Row, compile_cell, load_problem
 from bench.loglog import Panel, svg_of
@@ -95,3 +96,18 @@ def test_the_picture_has_every_point_inside() -> None:
     assert len(points) == 2
     width, height = float(svg.get("width", 0)), float(svg.get("height", 0))
     assert all(0 < float(p.get("cx", 0)) < width and 0 < float(p.get("cy", 0)) < height for p in points)
+
+
+def test_a_section_measured_again_leaves_the_others_as_they_are() -> None:
+    first, second, *_ = report_of.SECTIONS
+    text = report_of.report({first.title: "`python -m bench.demo` today\n\n| 1 |", second.title: "`python -m x`\n\n2"})
+    measured = report_of.measured_before(text)
+    assert measured == {first.title: "`python -m bench.demo` today\n\n| 1 |", second.title: "`python -m x`\n\n2"}
+    again = report_of.report({**measured, second.title: "`python -m x`\n\n3"})
+    assert again == text.replace("\n2\n", "\n3\n")
+    assert report_of.SECTIONS[0].words.split()[0] in text
+
+
+def test_every_section_is_a_measurement_that_is_there_and_has_words() -> None:
+    folder = Path(__file__).parent.parent / "bench"
+    assert [s.name for s in report_of.SECTIONS if not (folder / f"{s.name}.py").exists() or not s.words] == []
