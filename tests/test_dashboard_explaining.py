@@ -195,6 +195,7 @@ def test_a_zoom_to_a_transfer_shows_what_is_beside_it() -> None:
 
 def test_long_names_keep_both_ends() -> None:
     assert clipped("short") == "short"
+    assert clipped("turned \u202e round \x07") == "turned \N{REPLACEMENT CHARACTER} round \N{REPLACEMENT CHARACTER}"
     cut = clipped("a" * 5_000 + "b" * 5_000)
     assert len(cut) == 90 and cut.startswith("aaa") and cut.endswith("bbb") and "…" in cut
 

@@ -23,7 +23,7 @@ from app.dashboard.views.policy import Draft, option_errors, option_words
 from app.dashboard.views.preview import NAMED, changes, decisions, outcome
 from app.dashboard.views.step import StepView
 from app.dashboard.views.timeline import Timeline
-from app.dashboard.views.tuning import asked_draft
+from app.dashboard.views.tuning import RULE_PARAMETERS, asked_draft
 from app.dashboard.views.versions import EDITED, diff_lines, version_rows
 from app.policies import policy_versions, restore_version, save_version
 from app.predicting import Prediction, Tiers, tiers_of
@@ -284,11 +284,14 @@ def test_the_page_begins_with_what_its_address_asks(database: Database) -> None:
         page = texts(tune.layout(run_id="1", keep="layer0.weight", limit="80%"))
         wrong = texts(guarded(tune.layout)(run_id="1", policy="{"))
         foreign = texts(tune.layout(run_id="1", utm="x"))
+        twice = texts(guarded(tune.layout, several=RULE_PARAMETERS)(run_id="1", keep=["layer0.weight", "layer1.adam"]))
     app.server.config["HYPEROFFLOAD"].database.close()
     assert '"value": "80%"' in page
     assert "layer0.weight" in page
     assert "the policy in the address: not JSON" in wrong
     assert "tune-curve" in foreign
+    assert "layer0.weight" in twice
+    assert "layer1.adam" in twice
 
 
 def test_a_schedule_changes_nothing_against_itself() -> None:

@@ -116,6 +116,8 @@ def test_a_limit_is_a_size_or_a_share_of_the_live_peak_or_the_device() -> None:
         ("scope", "scop", "line 13: rules[2].scop is no field; the fields are class, scope, name, min_size"),
         ("[options]", "[option]", "p.toml, line 5: option is no field; the fields are name, memory_limit"),
         ('"60%"', '"60"%', "p.toml: not TOML: "),
+        ("passes = 3", f"passes = {'9' * 5000}", "p.toml: not TOML: "),
+        ("passes = 3", f"passes = {'[' * 5000}", "p.toml: not TOML: "),
         ('"60%"', '"sixty"', "p.toml, line 3: memory_limit: 'sixty' is not a size"),
         ('"60%"', "60", "p.toml, line 3: memory_limit is 60; write a text in quotes"),
         ("passes = 3", "passes = [3]", "options.passes is [3]; write a number"),

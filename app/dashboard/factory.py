@@ -18,9 +18,12 @@ from app.dashboard.icons import icon, logo
 from app.dashboard.pages import PAGES
 from app.dashboard.state import State
 from app.dashboard.theme import MANTINE_THEME
+from app.dashboard.views.clipping import LONGEST_SENTENCE, clipped
 from db.database import DatabaseError
 from hyperoffload_core.errors import UserError
 
+# What a page sends is a policy, a query, a selection: the largest text field is bounded far below this.
+LARGEST_REQUEST_BYTES = 16 << 20
 LOCAL_NAMES = {"127.0.0.1", "localhost", "::1"}
 NAVIGATION = (
     ("/", "Runs", "runs"),
@@ -47,7 +50,9 @@ def create_app(database_path: Path | str, host: str = "127.0.0.1") -> dash.Dash:
     )
     state = State(Path(database_path))
     app.server.config["HYPEROFFLOAD"] = state
+    app.server.config["MAX_CONTENT_LENGTH"] = LARGEST_REQUEST_BYTES
     _only_this_machine(app.server, host)
+    _only_what_pages_send(app)
     for page in PAGES:
         page.register(app, state)
     app.layout = lambda: _shell(state)
@@ -59,7 +64,8 @@ def serve(database_path: Path | str, host: str = "127.0.0.1", port: int = 8050) 
     """Serve until interrupted: one process, eight threads."""
     app = create_app(database_path, host)
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-    waitress.serve(app.server, host=host, port=port, threads=8, ident=None)
+    size = LARGEST_REQUEST_BYTES
+    waitress.serve(app.server, host=host, port=port, threads=8, ident=None, max_request_body_size=size)
 
 
 def _shell(state: State) -> Any:
@@ -132,7 +138,9 @@ def _mark_page(path: str | None) -> list[str]:
 def _show_error(error: Exception) -> None:
     """An error a person can repair is shown as its sentence; anything else is a bug and goes to the log as well."""
     if isinstance(error, UserError | DatabaseError):
-        message = str(error)
+        message = clipped(str(error), LONGEST_SENTENCE)
+    elif isinstance(error, UnicodeEncodeError):
+        message = "A text that was given holds half a character (a lone surrogate), which cannot be kept or looked up."
     else:
         _log.exception("callback failed", exc_info=error)
         message = f"A fault of the dashboard ({type(error).__name__}); the log of `hyperoffload serve` says more."
@@ -148,11 +156,41 @@ def _only_this_machine(server: flask.Flask, host: str) -> None:
 
     @server.before_request
     def check() -> None:
-        named = urlsplit(f"//{flask.request.host}").hostname
         origin = flask.request.headers.get("Origin")
+        try:
+            named, came_from = urlsplit(f"//{flask.request.host}"), urlsplit(origin or "")
+        except ValueError:
+            flask.abort(400, "The Host or the Origin of this request is no address.")
         if host in ("0.0.0.0", "::"):
-            same = origin is None or urlsplit(origin).netloc == flask.request.host
+            same = origin is None or came_from.netloc == flask.request.host
         else:
-            same = named in allowed and (origin is None or urlsplit(origin).hostname in allowed)
+            same = named.hostname in allowed and (origin is None or came_from.hostname in allowed)
         if not same:
             flask.abort(403, "This dashboard answers pages of its own address only.")
+
+
+def _only_what_pages_send(app: dash.Dash) -> None:
+    """Say 400 or 404 to requests that no page of this dashboard makes; Dash would fail with 500 and a traceback."""
+
+    @app.server.before_request
+    def check() -> None:
+        if flask.request.path != "/_dash-update-component":
+            return
+        try:
+            asked = flask.request.get_json(silent=True)
+        except RecursionError:
+            asked = None
+        if _called(asked) not in app.callback_map:
+            flask.abort(400, "No page of this dashboard sends this.")
+
+    @app.server.errorhandler(dash.exceptions.DependencyException)
+    def missing(_: Exception) -> tuple[str, int]:
+        return "There is no such file.", 404
+
+
+def _called(asked: Any) -> str:
+    """The name of the callback that a request's document calls, empty when it has not the shape of a call."""
+    if not isinstance(asked, dict) or not isinstance(asked.get("outputs"), dict | list):
+        return ""
+    lists = (asked.get("inputs"), asked.get("state", []), asked.get("changedPropIds", []))
+    return str(asked.get("output")) if all(isinstance(given, list) for given in lists) else ""

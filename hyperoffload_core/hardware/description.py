@@ -95,7 +95,7 @@ def load_hardware(name_or_path: str, overrides: Mapping[str, Any] | None = None)
         )
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise HardwareError(f"hardware {where}: not a TOML file ({error})") from error
     for key, value in (overrides or {}).items():
         _override(document, key, value, where)

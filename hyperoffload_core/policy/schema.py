@@ -120,7 +120,8 @@ def policy_from_toml(text: str, where: str = "policy") -> Policy:
     """Raises `PolicyError` naming the line (not TOML) or the field with its line (not a policy)."""
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    # Numbers with thousands of digits and deep nesting are ValueErrors and RecursionErrors of their own.
+    except (ValueError, RecursionError) as error:
         raise PolicyError(f"{where}: not TOML: {error}") from error
     try:
         return Policy.model_validate(document)
@@ -133,7 +134,7 @@ def policy_from_json(text: str, where: str = "policy") -> Policy:
     """Raises `PolicyError` naming the line (not JSON) or the field (not a policy)."""
     try:
         document = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise PolicyError(f"{where}: not JSON: {error}") from error
     return policy_from_document(document, where)
 

@@ -16,6 +16,7 @@ from app.dashboard.pages.compare_tables import numbers_table
 from app.dashboard.pages.compared import LABEL, compared_of, comparison_of
 from app.dashboard.pages.guard import guarded
 from app.dashboard.state import State, current_state
+from app.dashboard.views.address import run_number
 from app.dashboard.views.comparing import Compared, colour_of
 from app.dashboard.views.comparing_address import CompareAsked, address, asked_for
 from app.dashboard.views.runs import run_name, runs_asked
@@ -81,12 +82,11 @@ def _known(state: State, runs: str) -> dict[int, RunRow]:
     """The runs an address names, as far as there are any."""
     found = {}
     for word in runs.split(",")[: 4 * MOST_COMPARED]:
-        if word.strip().isdecimal() and len(word) < 20:
-            try:
-                run = get_run(state.database, int(word))
-            except DatabaseError:
-                continue
-            found[run.id] = run
+        try:
+            run = get_run(state.database, run_number(word.strip()))
+        except DatabaseError:
+            continue
+        found[run.id] = run
     return found
 
 

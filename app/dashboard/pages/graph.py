@@ -21,6 +21,7 @@ from app.dashboard.pages.graph_parts import (
 )
 from app.dashboard.pages.guard import guarded
 from app.dashboard.state import State, current_state
+from app.dashboard.views.address import run_number
 from app.dashboard.views.graph_boxes import Drawing, drawing
 from app.dashboard.views.graph_details import (
     NodeDetails,
@@ -136,7 +137,7 @@ def page_of(shared: State, run_id: int) -> Page:
 def layout(run_id: str = "", **query: str) -> Any:
     state = current_state()
     try:
-        run = get_run(state.database, int(run_id) if run_id.isdecimal() else -1)
+        run = get_run(state.database, run_number(run_id))
     except DatabaseError:
         return _unknown(run_id)
     page = page_of(state, run.id)

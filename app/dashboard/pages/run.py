@@ -25,7 +25,7 @@ from app.dashboard.pages.guard import guarded
 from app.dashboard.pages.run_shown import RUN, shown_timeline
 from app.dashboard.pages.runs_actions import deleted_page
 from app.dashboard.state import State, current_state
-from app.dashboard.views.address import Shown, shown_of
+from app.dashboard.views.address import Shown, run_number, shown_of
 from app.dashboard.views.numbers import run_numbers
 from app.dashboard.views.runs import STATUS_TONES, run_conditions, run_name, when
 from app.dashboard.views.stalls import highlights
@@ -66,7 +66,7 @@ def register(app: dash.Dash, shared: State) -> None:
 def layout(run_id: str = "", **query: str) -> Any:
     state = current_state()
     try:
-        run = get_run(state.database, int(run_id) if run_id.isdecimal() else -1)
+        run = get_run(state.database, run_number(run_id))
     except DatabaseError:
         return _unknown(run_id)
     if run.deleted is not None:

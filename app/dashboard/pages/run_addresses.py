@@ -13,6 +13,7 @@ from app.dashboard.pages.run_shown import RUN, SHOW, shown_timeline
 from app.dashboard.state import State
 from app.dashboard.views import addresses, pointing
 from app.dashboard.views.addresses import AddressMap
+from app.dashboard.views.clipping import clipped
 from app.dashboard.views.marks import cursor_shape
 from hyperoffload_core.sizes import format_bytes
 
@@ -138,7 +139,8 @@ def _fragmentation(view: AddressMap, time_ns: int) -> Any:
     top = list(zip(now.storage.tolist(), now.low.tolist(), strict=True))[::-1][:MOST_AT_TOP]
     highest: list[Any] = []
     for storage, low in top:
-        name = html.Button(storages[storage].name, id={"addresses-pick": storage}, className="link", type="button")
+        shown, identity = clipped(storages[storage].name), {"addresses-pick": storage}
+        name = html.Button(shown, id=identity, className="link", type="button")
         highest += [html.Span([name, f" at {format_bytes(low)}"])]
     pairs = [(label, text) for label, text in addresses.words(told, view.view.kind)]
     return parts.facts([*pairs, ("Highest then", html.Div(highest, className="highest") if highest else "nothing")])

@@ -153,7 +153,7 @@ def blank_details(
 
 def details_panel(found: Details, end_ns: int) -> list[Any]:
     zoom = lead("Zoom to it", target=window_around(found.span, end_ns)) if found.span else None
-    title = html.H2(found.title if len(found.title) < 300 else f"{found.title[:299]}…", title=found.title[:2000])
+    title = html.H2(clipped(found.title, 300), title=clipped(found.title, 2000))
     return [
         html.Div([html.Div([title, html.Div(found.subtitle, className="hint")]), zoom], className="panel-head"),
         parts.facts([(label, _words(words)) for label, words in found.facts]),

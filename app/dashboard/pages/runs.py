@@ -30,6 +30,7 @@ from db.curation import purge_expired
 from db.database import DatabaseError, check_schema
 from db.queries import RunFilter, count_runs, list_runs, run_choices, runs_stamp
 from db.run_filter import FIELDS, SearchError
+from profiles.plain import visible
 
 __all__ = ["MOST_COMPARED", "layout", "register"]
 BLOCK_ROWS = 60
@@ -175,7 +176,7 @@ def _filters(state: State, asked: RunsAsked) -> Any:
         selects.append(
             dmc.Select(
                 id=f"runs-{name}",
-                data=options,
+                data=[{"value": option, "label": visible(option)} for option in options],
                 value=chosen,
                 placeholder=title,
                 clearable=True,

@@ -26,6 +26,7 @@ from db.curation import (
 from db.database import DatabaseError
 from db.models import utc_now
 from db.queries import RunRow, get_run, run_choices
+from profiles.plain import visible
 
 Rows = list[dict[str, Any]] | None
 MOST_COMPARED = 8
@@ -321,8 +322,8 @@ def deleted_page(run: RunRow) -> Any:
             parts.state(
                 "trash",
                 f"Run {run.id} was deleted",
-                f"{run.label or run.model}, {run.strategy}, {run.kind}; deleted {when(run.deleted)}. It can be "
-                f"restored until {when(gone)}, unless it is removed for good before.",
+                f"{visible(run.label or run.model)}, {run.strategy}, {run.kind}; deleted {when(run.deleted)}. It can "
+                f"be restored until {when(gone)}, unless it is removed for good before.",
                 parts.button("Restore it", {"run-restore": run.id}, "undo", "filled"),
                 parts.link_button("All runs", "/", "runs"),
             ),

@@ -23,11 +23,12 @@ from app.dashboard.pages import (
 )
 from app.dashboard.pages.guard import guarded
 from app.dashboard.state import State, current_state
+from app.dashboard.views.address import run_number
 from app.dashboard.views.hardware import paced_link
 from app.dashboard.views.policy import Checked, Draft, check, draft_of
 from app.dashboard.views.requests import run_request, runnable
 from app.dashboard.views.runs import run_name
-from app.dashboard.views.tuning import asked_draft
+from app.dashboard.views.tuning import RULE_PARAMETERS, asked_draft
 from app.jobs import start_compile_job, start_run_job
 from app.planner import Planner
 from app.policies import save_version, saved_names
@@ -38,6 +39,7 @@ from db.queries import RunRow, get_run
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.policy import policy_from_document, policy_from_toml
 from hyperoffload_core.sizes import format_bytes
+from profiles.plain import visible
 
 SWEEP_NICENESS = 10
 UNWATCHED_S = 15.0
@@ -55,7 +57,8 @@ function (valid) {
 
 
 def register(app: dash.Dash, shared: State) -> None:
-    dash.register_page(__name__, path_template="/tune/<run_id>", title="Tune · HyperOffload", layout=guarded(layout))
+    shown = guarded(layout, several=RULE_PARAMETERS)
+    dash.register_page(__name__, path_template="/tune/<run_id>", title="Tune · HyperOffload", layout=shown)
     policy_events.register(app, shared)
     job_panel.register(app, shared)
     tune_hardware.register(app, shared)
@@ -123,7 +126,7 @@ def register(app: dash.Dash, shared: State) -> None:
 def layout(run_id: str = "", **query: str) -> Any:
     state = current_state()
     try:
-        run = get_run(state.database, int(run_id) if run_id.isdecimal() else -1)
+        run = get_run(state.database, run_number(run_id))
     except DatabaseError:
         return parts.state(
             "empty",
@@ -136,7 +139,7 @@ def layout(run_id: str = "", **query: str) -> Any:
         return parts.state(
             "empty",
             f"{run_name(run)} holds no step to tune",
-            f"It is {run.status}, so there are no durations to plan with. Tune another run of {run.model}.",
+            f"It is {run.status}, so there are no durations to plan with. Tune another run of {visible(run.model)}.",
             parts.link_button("All runs", "/", "runs", "filled"),
         )
     ground = state.ground(run.id)

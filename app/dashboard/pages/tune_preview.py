@@ -29,6 +29,7 @@ from db.queries import RunRow, get_run
 from hyperoffload_core.policy import policy_from_document
 from hyperoffload_core.sizes import format_bytes
 from hyperoffload_core.strategies import STRATEGIES
+from profiles.plain import visible
 
 POLL_MS = 250
 AT_ONCE_S = 0.7
@@ -43,7 +44,9 @@ def numbers_panel(run: RunRow) -> Any:
             dcc.Interval(id="tune-preview-poll", interval=POLL_MS, disabled=True),
             dcc.Store(id="tune-now"),
             html.Div(
-                _numbers(waiting, f"predicting the policy for {run.model}", ""), id="tune-numbers", className="preview"
+                _numbers(waiting, f"predicting the policy for {visible(run.model)}", ""),
+                id="tune-numbers",
+                className="preview",
             ),
         ],
         **{"aria-live": "polite"},

@@ -62,6 +62,12 @@ def shown_of(query: Mapping[str, str]) -> Shown:
     )
 
 
+def run_number(text: str) -> int:
+    """The number of a run in an address, -1 for what is none."""
+    number = _number(text)
+    return -1 if number is None else number
+
+
 def _number(text: str) -> int | None:
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
 

@@ -67,8 +67,8 @@ class AddressMap:
         """What is shown: times in ns, places in the chart's unit; None for all of them."""
         start, end = times or (0, self.view.end_ns)
         low, high = places or (0.0, self.reserved_bytes * 1.06 / self.unit[1])
-        bottom = max(0, int(low * self.unit[1]))
-        return Window(start, max(end, start + 1), bottom, max(int(high * self.unit[1]), bottom + 1))
+        bottom = max(0, int(float(low) * self.unit[1]))
+        return Window(start, max(end, start + 1), bottom, max(int(float(high) * self.unit[1]), bottom + 1))
 
     def at(self, time_ns: int) -> Fragmentation:
         return fragmentation(self.view.profile, self.stays, self.reserved_bytes, time_ns, self.view.step)

@@ -1,17 +1,22 @@
-"""Names and sentences of any length, cut to what a page has room for."""
+"""Names and sentences of any length, cut to what a page has room for; what turns the direction of writing is shown
+instead of obeyed, so that a name cannot change what stands beside it."""
 
 from __future__ import annotations
 
+from profiles.plain import visible
+
 LONGEST_NAME = 90
+# A cell of a table ends in an ellipsis where its column does; this is what pointing at it shows.
+LONGEST_IN_CELL = 300
 LONGEST_SENTENCE = 900
 
 
 def clipped(name: str, longest: int = LONGEST_NAME) -> str:
     """A name with its middle left out where it is too long: both ends tell names of one model apart."""
-    if len(name) <= longest:
-        return name
-    end = longest // 3
-    return f"{name[: longest - end - 1]}…{name[-end:]}"
+    if len(name) > longest:
+        end = longest // 3
+        name = f"{name[: longest - end - 1]}…{name[-end:]}"
+    return visible(name, None)
 
 
 def sentence(text: str) -> str:

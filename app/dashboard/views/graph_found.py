@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.dashboard.theme import class_title
+from app.dashboard.views.clipping import clipped
 from app.dashboard.views.graph_layers import layer_named
 from app.dashboard.views.step import StepView
 from hyperoffload_core.errors import UserError
@@ -28,11 +29,11 @@ def found_in(view: StepView, text: str) -> tuple[list[tuple[str, int, str, str]]
         for identity in hits.things.ids[hits.rows[:MOST_FOUND]].tolist():
             if kind == "op":
                 op = graph.ops[identity]
-                rows.append(("op", identity, op.name, f"{op.primitive}, {op.phase}, {layer_named(op.scope)}"))
+                rows.append(("op", identity, clipped(op.name), f"{op.primitive}, {op.phase}, {layer_named(op.scope)}"))
             else:
                 storage = graph.storages[identity]
                 what = f"{class_title(storage.tensor_class)}, {format_bytes(storage.bytes)}"
-                rows.append(("storage", identity, storage.name, what))
+                rows.append(("storage", identity, clipped(storage.name), what))
     if not rows:
         raise UserError(found.hint or "only transfers meet this search; they have no place of their own in the graph")
     return rows, count - len(rows)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.dashboard.views.clipping import LONGEST_IN_CELL, clipped
 from app.predicting import Prediction, Tiers
 from db.queries import RunRow
 from hyperoffload_core.ir import TENSOR_CLASSES, Graph
@@ -15,7 +16,6 @@ from hyperoffload_core.sizes import format_bytes, format_ns
 
 NAMED = 12
 """Storages of a group that are named."""
-LONGEST_NAME = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,9 @@ def decisions(graph: Graph, now: Tiers, then: Tiers) -> Decisions:
         for tensor_class in sorted(by_class, key=TENSOR_CLASSES.index):
             members = sorted(by_class[tensor_class], key=lambda s: (-graph.storages[s].bytes, s))
             largest = tuple(
-                Moved(graph.storages[s].name[:LONGEST_NAME], graph.storages[s].bytes, int(before[s]), int(after[s]))
+                Moved(clipped(storage.name, LONGEST_IN_CELL), storage.bytes, int(before[s]), int(after[s]))
                 for s in members[:NAMED]
+                for storage in (graph.storages[s],)
             )
             size = sum(graph.storages[s].bytes for s in members)
             groups.append(DecisionGroup(words, tensor_class, len(members), size, largest))

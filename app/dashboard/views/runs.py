@@ -7,8 +7,10 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
+from app.dashboard.views.address import run_number
 from db.queries import RunFilter, RunRow
 from hyperoffload_core.sizes import format_bytes, format_rate
+from profiles.plain import visible
 
 STATUS_TONES = {"complete": "good", "running": "predicted", "incomplete": "warn", "failed": "bad", "cancelled": "warn"}
 
@@ -117,12 +119,12 @@ def runs_named(ids: Sequence[int]) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_CELL else text[:LONGEST_CELL] + "…"
+    return visible(text if len(text) <= LONGEST_CELL else text[:LONGEST_CELL] + "…", None)
 
 
 def run_name(run: RunRow) -> str:
     """How a run is called on pages: number, model and strategy, or its label."""
-    return f"#{run.id} {run.label or f'{run.model} · {run.strategy}'}"
+    return f"#{run.id} {visible(run.label or f'{run.model} · {run.strategy}')}"
 
 
 def run_conditions(run: RunRow) -> str:
@@ -145,7 +147,7 @@ def runs_asked(text: str, known: Mapping[int, RunRow], most: int) -> tuple[list[
     ids: list[int] = []
     wrong: list[str] = []
     for word in dict.fromkeys(part.strip() for part in text.split(",") if part.strip()):
-        run = known.get(int(word)) if word.isdecimal() else None
+        run = known.get(run_number(word))
         if run is None:
             wrong.append(f"There is no run {word[:40]}; it is left out.")
         elif not run.step_count:

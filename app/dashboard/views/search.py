@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from app.dashboard.theme import class_colour, class_title
+from app.dashboard.views.clipping import LONGEST_IN_CELL, clipped
 from app.dashboard.views.step import StepView
 from hyperoffload_core.ir import TENSOR_CLASSES
 from profiles.filtering import PLURALS, Kind, parse_query
@@ -72,7 +73,7 @@ def _rows(hits: Hits) -> list[dict[str, Any]]:
             "kind": kind,
             "id": identity,
             "title": title,
-            "name": things.names[row],
+            "name": clipped(things.names[row], LONGEST_IN_CELL),
             "what": of,
             "colour": colour,
             "layer": things.words["layer"][row],

@@ -76,7 +76,7 @@ class Tiers:
         return tuple(
             Row(
                 bar.storage,
-                graph.storages[bar.storage].name,
+                visible(graph.storages[bar.storage].name),
                 graph.storages[bar.storage].tensor_class,
                 graph.storages[bar.storage].bytes,
                 bar.total_ns("device"),

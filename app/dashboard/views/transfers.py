@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from app.dashboard.views.clipping import LONGEST_IN_CELL, clipped
 from app.dashboard.views.step import StepView
 from hyperoffload_core.ir import TENSOR_CLASSES
 from hyperoffload_core.metrics import Column
@@ -38,7 +39,7 @@ def transfer_rows(view: StepView, found: Column | None = None, most: int = MOST_
     return [
         {
             **dict(zip(columns, numbers, strict=True)),
-            "storage": things.names[row],
+            "storage": clipped(things.names[row], LONGEST_IN_CELL),
             "part": view.parts.get(things.ids[row].item(), ""),
             "class": TENSOR_CLASSES[of],
             "direction": FIELDS["way"].choices[way],

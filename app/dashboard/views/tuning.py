@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,8 @@ from hyperoffload_core.ir import Graph
 from hyperoffload_core.policy import PolicyError, match_rules, policy_from_document, policy_from_json
 
 RULE_ACTIONS = ("keep", "offload", "auto")
+# What an address may say several times.
+RULE_PARAMETERS = (*RULE_ACTIONS, "earlier")
 
 
 def asked_draft(draft: Draft, query: Mapping[str, str | Sequence[str]], graph: Graph | None = None) -> Draft:
@@ -34,7 +37,7 @@ def asked_draft(draft: Draft, query: Mapping[str, str | Sequence[str]], graph: G
             draft = with_named_rule(draft, name, action)
     for text in _texts(query.get("earlier")):
         name, _, by_ns = text.rpartition(":")
-        if name and by_ns.isdecimal():
+        if name and re.fullmatch(r"[0-9]{1,18}", by_ns):
             draft = with_named_rule(draft, name, _action_of(draft, graph, name), _time_text(int(by_ns)))
     return replace(draft, rules=[{**rule, "id": f"rule{number}"} for number, rule in enumerate(draft.rules)])
 
