@@ -12,6 +12,7 @@ from hyperoffload_core.sizes import format_ns
 MOST = 24
 """Prefetches moved for one policy: each is simulated and verified anew."""
 _PARTS = (1.0, 0.5, 0.25, 0.125)
+"""Parts of the wished time that are tried, one after the other."""
 
 
 def with_earlier_prefetches(
@@ -57,4 +58,6 @@ def _started(schedule: Schedule, transfer: int, by_ns: int) -> tuple[Schedule, s
         if gained < by_ns:
             less = f" instead of {format_ns(by_ns)}: {reason or 'its link and the ops before it allow no more'}"
         return changed, f"the prefetch of {name!r} starts {format_ns(gained)} earlier{less}"
+    if before.start_ns == 0:
+        reason = "it starts with the step"
     return schedule, f"the prefetch of {name!r} starts no earlier: {reason or 'its link is busy before'}"
