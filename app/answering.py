@@ -20,8 +20,8 @@ from hyperoffload_core.errors import UserError
 from hyperoffload_core.policy import Policy
 from hyperoffload_core.strategies import Cancelled
 
-_PROBLEMS = 4
-_ANSWERS = 4000
+_PROBLEMS, _ANSWERS = 4, 4000
+"""How many graphs with their durations, and how many predictions, are kept."""
 
 
 @dataclass(frozen=True)

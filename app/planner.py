@@ -26,10 +26,13 @@ from hyperoffload_core.policy import Policy
 
 LAUNCHER = Path(__file__).resolve().parent.parent / "hyperoffload.py"
 IDLE_S = 600.0
+"""After so long without an ask the process ends."""
 GRACE_S = 1.0
+"""A process that goes on with a cancelled ask for so long is killed."""
 SETTLE_S = 0.08
 """How long an ask waits for a newer one of the same page: a person still types."""
 _PAGES = 64
+"""Pages whose newest ask is kept."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from hyperoffload_core.strategies import STRATEGIES
 SWEPT = (100, 70, 50, 85, 60, 40, 30, 20, 15, 10, 5)
 """Limits of a sweep in percent of the live peak, in an order that shows the shape of the curve early."""
 _SEARCH_SECONDS = 1.0
+"""What a strategy that searches until a time limit gets for a preview."""
 
 
 @dataclass(frozen=True, slots=True)

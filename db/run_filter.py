@@ -25,6 +25,7 @@ DEVICE_BYTES: ColumnElement[Any] = case(
 )
 """Device memory with the gaps between storages, as `db.queries.RunRow.device_bytes`."""
 AS_SHOWN = 0.005
+"""Numbers this part apart are equal: people type what a page shows, three digits of it."""
 _POLICY_NAME = (
     select(Policy.name)
     .join(PolicyVersion, PolicyVersion.policy_id == Policy.id)

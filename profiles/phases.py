@@ -9,8 +9,8 @@ from hyperoffload_core.ir import PHASES, Graph
 from profiles.lanes import Lane
 from profiles.series import busy_fraction
 
-SLICES = 200
-SHORTEST = 8
+# A step is looked at in so many slices, and a band is at least so many of them long.
+SLICES, SHORTEST = 200, 8
 
 
 def phase_bands(graph: Graph, lane: Lane, end_ns: int) -> list[tuple[str, int, int]]:

@@ -39,6 +39,7 @@ TIERS = ("device", "leaving", "arriving")
 UNUSED = "not accessed"
 NO_LAYER = "no layer"
 MOST_LAYERS = 12
+# Points whose smallest and largest total are known beforehand.
 BLOCK = 64
 
 

@@ -19,6 +19,7 @@ from hyperoffload_core.hardware import Hardware
 from hyperoffload_core.ir import Graph
 
 _SPREAD_CUTS = 4
+"""Cuts spread evenly over the path, beside those chosen for what is needed there."""
 
 
 @dataclass(frozen=True)

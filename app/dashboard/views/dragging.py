@@ -12,7 +12,9 @@ from app.dashboard.views.lanes import MS
 from app.dashboard.views.timeline import LANE_HEIGHT, Timeline
 from hyperoffload_core.schedule import Schedule
 
+# A shorter drag is a click.
 LEAST_NS = 100
+# Pixels beside a bar that still mean it.
 REACH = 4
 
 
@@ -26,7 +28,7 @@ class Drag:
 
 def dragged(shown: Timeline, drag: dict[str, Any]) -> Drag | str:
     """What a drag from (``x`` ms, ``y`` on the lanes' axis) by ``by`` ms to the left means, or what is wrong with it in
-    one sentence. Within `REACH` pixels (of ``pixel`` ms) the nearest bar is meant."""
+    one sentence. Within `REACH` (pixels of ``pixel`` ms) the nearest bar is meant."""
     item = _nearest(shown, drag["x"] * MS, drag["y"], REACH * drag["pixel"] * MS)
     schedule = shown.main.profile.schedule
     name = prefetched_name(schedule, *item) if item is not None else None

@@ -14,6 +14,7 @@ MOST_HOPS = 5
 BOX_WIDTH, BOX_HEIGHT = 176, 46
 GAP_ACROSS, GAP_DOWN = 54, 12
 MARGIN = 10
+# How often columns are put in the order of their neighbours, left to right and back in turn.
 SWEEPS = 4
 
 

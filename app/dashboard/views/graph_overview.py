@@ -11,6 +11,7 @@ from app.dashboard.views.graph_svg import Curve, picture
 WIDTH, HEIGHT = 214, 58
 GAP_ACROSS, GAP_DOWN = 72, 20
 TOP, MARGIN = 30, 8
+# Pixels of the line with most bytes; the thinnest has one.
 WIDEST = 5.0
 # Flows to a layer further away are drawn faintly: there are many, and they say little.
 FAR_OPACITY = 0.3

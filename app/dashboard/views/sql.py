@@ -14,12 +14,14 @@ from db.reading import Answer
 KINDS = {"bar": "Bars", "line": "Line", "scatter": "Points"}
 LONGEST_CELL = 2_000
 LONGEST_TITLE = 80
+# So many columns share the width of the table.
 FILLING = 7
 LONGEST_NAME = 40
 ONE_SERIES = "-"
 MOST_BARS = 200
 MOST_POINTS = 5_000
 MOST_GROUPS = 8
+# Whole numbers above it lose digits in a browser.
 LARGEST_EXACT = 2**53
 _SCALES = {
     "time": ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns")),
@@ -204,7 +206,7 @@ def _cell(value: Any) -> Any:
         return value if len(value) <= LONGEST_CELL else value[:LONGEST_CELL] + "…"
     if isinstance(value, bytes):
         return cell_text(value)
-    # A browser's numbers are exact up to here; JSON knows no infinity.
+    # JSON knows no infinity.
     exact = not isinstance(value, (int, float)) or abs(value) <= LARGEST_EXACT
     return value if exact else str(value)
 
