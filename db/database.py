@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
@@ -29,6 +29,8 @@ class Database:
 
     path: Path
     engine: Engine
+    # Device and inode of the file once it was there: an open file goes on living after another has taken its place.
+    file: tuple[int, int] | None = None
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -68,10 +70,10 @@ def open_database(path: Path | str, create: bool = True) -> Database:
     try:
         _bring_up_to_date(database)
         mark_abandoned(database)
+        return replace(database, file=_file_at(path))
     except BaseException:
         database.close()
         raise
-    return database
 
 
 def _engine(path: Path) -> Engine:
@@ -124,13 +126,25 @@ def compact(database: Database) -> None:
 
 
 def check_schema(database: Database) -> None:
-    """Raises `DatabaseError` when the file has got another schema, or become another program's, since it was opened."""
+    """Raises `DatabaseError` when the file has got another schema, become another program's, gone, or been replaced by
+    another since it was opened."""
+    if (now := _file_at(database.path)) != database.file:
+        what = "is not there any more" if now is None else "was replaced by another file"
+        raise DatabaseError(f"{database.path} {what} since this program opened it; restart this program")
     with database.read() as connection:
         revision = _revision(connection, database.path)
     if revision != HEAD:
         raise DatabaseError(
             f"{database.path} is no longer of schema {HEAD} (it has {revision or 'none'}); restart this program"
         )
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _revision(connection: Connection, path: Path) -> str:

@@ -101,7 +101,8 @@ def _step(step: float | None, reference: float | None, kind_of_same: str) -> str
         return f"{whose} {'an' if off == 'equal' else 'a'} {off} step time"
     if abs(ratio - 1) < 0.005:
         return "takes the same step time"
-    return f"takes {ratio:.2f} times the step time"
+    # Of a hundredth part two decimals say nothing.
+    return f"takes {ratio:.2f} times the step time" if ratio >= 0.1 else f"takes 1/{1 / ratio:,.0f} of the step time"
 
 
 def _memory(peak: float | None, reference: float | None) -> str:

@@ -198,3 +198,16 @@ def _imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     return [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+
+
+def test_a_database_that_was_removed_or_replaced_while_it_is_open_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    database = open_database(path)
+    check_schema(database)
+    path.rename(tmp_path / "elsewhere.db")
+    with pytest.raises(DatabaseError, match="is not there any more since"):
+        check_schema(database)
+    open_database(path).close()
+    with pytest.raises(DatabaseError, match="was replaced by another file since"):
+        check_schema(database)
+    database.close()

@@ -13,6 +13,8 @@ from dash import dcc, html
 
 from app.dashboard.views.clipping import clipped
 
+LONGEST_TEXT = 240
+
 
 def lead(
     text: Any,
@@ -32,7 +34,8 @@ def lead(
         does["data-at"] = str(at)
     if find is not None:
         does["data-find"] = find
-    shown = clipped(text) if isinstance(text, str) else text
+    # Names in it are cut where it is made; cut here, what is said of them would lose its numbers.
+    shown = clipped(text, LONGEST_TEXT) if isinstance(text, str) else text
     title = title or (clipped(text, 500) if isinstance(text, str) and shown != text else None)
     return html.Button(shown, className="link", type="button", title=title, **does)
 

@@ -211,7 +211,9 @@ def _filters(state: State, asked: RunsAsked) -> Any:
 def _search_help() -> Any:
     rows = [html.Tr([html.Td(html.Code(text)), html.Td(meaning)]) for text, meaning in SEARCH_HELP]
     words = html.P(["Fields: ", ", ".join(FIELDS), "."], className="hint")
-    button = dmc.ActionIcon("?", variant="subtle", color="gray", size="sm", **{"aria-label": "What can be searched"})
+    button = dmc.ActionIcon(
+        "?", variant="subtle", c="var(--ink-soft)", size="sm", **{"aria-label": "What can be searched"}
+    )
     return dmc.Popover(
         [
             dmc.PopoverTarget(button),

@@ -152,7 +152,7 @@ def _query(group: AliveGroup, by: Group, when: str) -> str:
 def _holder(alive: Alive, whole: int) -> Holder:
     return Holder(
         storage=alive.storage,
-        text=alive.name if alive.storage is not None else f"{alive.name} (workspace)",
+        text=clipped(alive.name) + ("" if alive.storage is not None else " (workspace)"),
         colour=class_colour(alive.tensor_class),
         bytes=alive.bytes,
         share=alive.bytes / whole,

@@ -87,7 +87,7 @@ def _op(view: StepView, identity: int) -> Details:
     if stall:
         facts.append(("Waited before it", (f"{format_ns(stall)} (blocking)",)))
     if op.flops:
-        facts.append(("Work", (f"{op.flops / 1e9:,.2f} GFLOP",)))
+        facts.append(("Work", (_work(op.flops),)))
     if op.workspace_bytes:
         facts.append(("Workspace", (format_bytes(op.workspace_bytes),)))
     facts += [
@@ -224,13 +224,20 @@ def _some(words: Sequence[Words]) -> tuple[Words, ...]:
     return (*words[:MOST_LINKS], f"and {more} more") if more > 0 else tuple(words)
 
 
+def _work(flops: int) -> str:
+    size, unit = next(
+        ((s, u) for s, u in ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP")) if flops >= s), (1e3, "kFLOP")
+    )
+    return f"{flops / size:,.2f} {unit}"
+
+
 def _op_link(view: StepView, op: int) -> Link:
-    return Link("op", op, view.profile.schedule.graph.ops[op].name)
+    return Link("op", op, clipped(view.profile.schedule.graph.ops[op].name))
 
 
 def _storage_link(view: StepView, storage: int) -> Link:
     s = view.profile.schedule.graph.storages[storage]
-    return Link("storage", storage, f"{s.name} ({format_bytes(s.bytes)})")
+    return Link("storage", storage, f"{clipped(s.name)} ({format_bytes(s.bytes)})")
 
 
 def _transfer_link(view: StepView, move: Transfer) -> Link:
