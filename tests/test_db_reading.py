@@ -137,6 +137,14 @@ def test_a_query_without_end_is_stopped(database: Database) -> None:
     assert time.monotonic() - began < 2
 
 
+def test_a_query_whose_every_step_is_slow_is_stopped_as_well(database: Database) -> None:
+    slow = "WITH t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT max(randomblob(20000000)) FROM t"
+    began = time.monotonic()
+    with pytest.raises(QueryError, match="stopped after"):
+        run_query(database.path, slow, longest_s=0.2)
+    assert time.monotonic() - began < 5
+
+
 def test_too_many_rows_and_too_large_answers_are_cut_and_say_so(database: Database) -> None:
     many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100) SELECT i FROM n"
     answer = run_query(database.path, many, most_rows=7)
