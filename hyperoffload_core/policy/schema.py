@@ -120,9 +120,8 @@ def policy_from_toml(text: str, where: str = "policy") -> Policy:
     """Raises `PolicyError` naming the line (not TOML) or the field with its line (not a policy)."""
     try:
         document = tomllib.loads(text)
-    # Numbers with thousands of digits and deep nesting are ValueErrors and RecursionErrors of their own.
     except (ValueError, RecursionError) as error:
-        raise PolicyError(f"{where}: not TOML: {error}") from error
+        raise PolicyError(f"{where}: not TOML: {_unread(error)}") from error
     try:
         return Policy.model_validate(document)
     except ValidationError as error:
@@ -135,8 +134,16 @@ def policy_from_json(text: str, where: str = "policy") -> Policy:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise PolicyError(f"{where}: not JSON: {error}") from error
+        raise PolicyError(f"{where}: not JSON: {_unread(error)}") from error
     return policy_from_document(document, where)
+
+
+def _unread(error: ValueError | RecursionError) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    read = isinstance(error, tomllib.TOMLDecodeError | json.JSONDecodeError)
+    # Python itself refuses to read numbers of more than 4,300 digits.
+    return str(error) if read else "it holds a number of thousands of digits"
 
 
 def read_policy(path: Path) -> Policy:

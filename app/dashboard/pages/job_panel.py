@@ -12,6 +12,7 @@ from dash import State as Given
 
 from app.dashboard import parts
 from app.dashboard.state import State
+from app.dashboard.views.clipping import LONGEST_SENTENCE, clipped
 from app.jobs import JobView, cancel_job, job_view
 from db.jobs import list_jobs
 from db.models import utc_now
@@ -101,7 +102,7 @@ def view(job: JobView) -> list[Any]:
     elif job.state == "done":
         children.append(html.Div(_results(job), className="results"))
     elif job.state == "failed":
-        children.append(parts.notice("bad", job.message, "alert"))
+        children.append(parts.notice("bad", clipped(job.message, LONGEST_SENTENCE), "alert"))
     else:
         children.append(parts.notice("warn", "Cancelled; what was recorded before is in the list of runs."))
     if job.log:

@@ -13,6 +13,7 @@ from app.dashboard import parts
 from app.dashboard.pages import job_panel, policy_editor, policy_events
 from app.dashboard.pages.guard import guarded
 from app.dashboard.state import State, current_state
+from app.dashboard.views.clipping import clipped
 from app.dashboard.views.policy import Draft
 from app.dashboard.views.requests import (
     LinkError,
@@ -29,6 +30,7 @@ from hyperoffload_core.sizes import format_bytes, format_rate
 from hyperoffload_core.workloads import WORKLOADS
 
 DEFAULT_HARDWARE = "ascend-910c"
+LONGEST_ERROR = 300
 
 
 def register(app: dash.Dash, shared: State) -> None:
@@ -78,9 +80,9 @@ def register(app: dash.Dash, shared: State) -> None:
                 return start_compile_job(shared.path, asked), None, None
             run = run_request(model, policy, link, steps, version, text)
         except ModelError as error:
-            return dash.no_update, str(error), None
+            return dash.no_update, clipped(str(error), LONGEST_ERROR), None
         except LinkError as error:
-            return dash.no_update, None, str(error)
+            return dash.no_update, None, clipped(str(error), LONGEST_ERROR)
         return start_run_job(shared.path, run), None, None
 
     @app.callback(

@@ -130,7 +130,7 @@ def _answer(shared: State, run_id: int, ticket: Ticket) -> Any:
     prediction = ticket.predictions[0]
     # an unhurried strategy would be no preview: options say how it was hurried
     how = effort_words([o.name for o in STRATEGIES[prediction.strategy].options])
-    took = f"under {format_bytes(prediction.limit_bytes)}, in {ticket.elapsed_s:.1f} s"
+    took = f"with a limit of {format_bytes(prediction.limit_bytes)}, in {ticket.elapsed_s:.1f} s"
     return "preview", *_shown(shared, run_id, prediction, how, took), True
 
 

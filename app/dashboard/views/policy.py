@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.dashboard.views.clipping import LONGEST_SENTENCE, clipped
 from hyperoffload_core.analysis.bounds import smallest_feasible_limit
 from hyperoffload_core.analysis.liveness import live_peak_bytes
 from hyperoffload_core.errors import UserError
@@ -216,4 +217,4 @@ def _sentence(error: UserError) -> str:
     text = str(error)
     for start in ("policy: ", "memory_limit: ", "rules[1]: ", "rules[1].", "rule 1 "):
         text = text.removeprefix(start)
-    return text
+    return clipped(text, LONGEST_SENTENCE)

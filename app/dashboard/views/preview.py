@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.dashboard.views.clipping import LONGEST_IN_CELL, clipped
+from app.dashboard.views.clipping import LONGEST_IN_CELL, LONGEST_SENTENCE, clipped
 from app.predicting import Prediction, Tiers
 from db.queries import RunRow
 from hyperoffload_core.ir import TENSOR_CLASSES, Graph
@@ -126,7 +126,8 @@ def outcome(prediction: Prediction) -> tuple[str, str]:
 
 
 def sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+    cut = clipped(text, LONGEST_SENTENCE)
+    return cut[:1].upper() + cut[1:] + ("" if cut.endswith(".") else ".")
 
 
 def effort_words(strategy_options: Sequence[str]) -> str:
