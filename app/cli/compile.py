@@ -26,6 +26,7 @@ from app.cli.options import (
     writable,
 )
 from hyperoffload_core.schedule import Metrics, Schedule, write_schedule
+from profiles.plain import visible
 
 
 def compile_command(
@@ -117,7 +118,9 @@ def _recomputed(schedule: Schedule) -> list[int]:
 
 def _print(schedule: Schedule) -> None:
     metrics, again = schedule.metrics, _recomputed(schedule)
-    console.print(f"{schedule.graph.name} on {schedule.hardware.title}, {schedule.strategy} (predicted)", markup=False)
+    console.print(
+        f"{visible(schedule.graph.name)} on {schedule.hardware.title}, {schedule.strategy} (predicted)", markup=False
+    )
     above = metrics.step_ns / metrics.lower_bound_ns - 1 if metrics.lower_bound_ns else 0.0
     within = max(schedule.memory_limit_bytes, metrics.reserved_bytes)  # over the limit, it is a bound for what it takes
     print_table(

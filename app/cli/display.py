@@ -18,9 +18,20 @@ from rich.text import Text
 from db.queries import RunRow
 from hyperoffload_core.sizes import format_bytes, format_ns
 
-console = Console(highlight=False)
-errors = Console(stderr=True, highlight=False)
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# Escapes that a terminal obeys, and marks that turn the direction of writing; a text of many lines keeps its lines.
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_IN_TEXT = re.compile(rf"(?![\n\t]){_CONTROLS.pattern}")
+
+
+class PlainConsole(Console):
+    """A terminal that shows the control characters of names instead of obeying them."""
+
+    def print(self, *objects: Any, **settings: Any) -> None:
+        super().print(*(_IN_TEXT.sub("\ufffd", o) if isinstance(o, str) else o for o in objects), **settings)
+
+
+console = PlainConsole(highlight=False)
+errors = PlainConsole(stderr=True, highlight=False)
 
 
 @contextmanager

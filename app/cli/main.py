@@ -8,13 +8,13 @@ import traceback
 from collections.abc import Sequence
 
 import typer
-from rich.console import Console
 
 from app.cli.answer import answer
 from app.cli.capture import capture
 from app.cli.compare import compare
 from app.cli.compile import compile_command
 from app.cli.demo import demo
+from app.cli.display import PlainConsole
 from app.cli.explain import explain
 from app.cli.export import export
 from app.cli.hardware import hardware
@@ -103,7 +103,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _say(sentence: str, code: int, advice: str = "") -> int:
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = PlainConsole(stderr=True, highlight=False, soft_wrap=True)
     console.print("hyperoffload:", style="bold red" if code not in (0, 130) else "bold", end=" ")
     console.print(sentence, markup=False)
     if advice:
