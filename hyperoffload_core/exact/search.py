@@ -66,9 +66,7 @@ class Search:
         self._known_options: dict[tuple[State, int, int], list[tuple[Choice, int]]] = {}
         self._evictions = lru_cache(maxsize=None)(self._work_out_evictions)
 
-    def run(
-        self, best_ns: int, best_bytes: int = -1, start: tuple[State, Times] | None = None, most_labels: int = _NEVER
-    ) -> Found | None:
+    def run(self, best_ns: int, best_bytes: int = -1, start: tuple[State, Times] | None = None) -> Found | None:
         """Without ``best_bytes``: the shortest step, None if it is not below ``best_ns``. With it: of the steps of at
         most ``best_ns`` the one that moves the fewest bytes, None if none moves less than ``best_bytes``.
 
@@ -98,8 +96,6 @@ class Search:
             for then in self.histories(history, before, begun, state):
                 label = (reached, self.signature(then))
                 if any(_covers(other, label) for other in known):
-                    continue
-                if sum(nowhere_later(other, reached) for other, _ in known) >= most_labels:
                     continue
                 known[:] = [o for o in known if not _covers(label, o)]
                 known.append(label)
