@@ -288,3 +288,17 @@ def test_out_of_time_it_says_how_far_from_optimal_it_may_be() -> None:
     schedule = compiled(problem, "optimal", time_limit_s=0.0)
     assert any(note.startswith("not proved optimal: gap ") for note in schedule.notes)
     assert schedule.metrics.reserved_bytes <= problem.limit_bytes
+
+
+def test_a_beam_finds_the_shortest_step_where_the_whole_search_takes_minutes() -> None:
+    stored = next(one for one in read_optima() if one.seed == 262)
+    problem = small_problem(stored.seed)
+    actions = ["auto"] * len(problem.graph.storages)
+    instance = make_instance(problem.graph, problem.durations_ns, problem.hardware, stored.limit_bytes, actions)
+    search = AddressedSearch(instance)
+
+    found = search.beam(stored.optimum_ns * 11 // 10, 60, float("inf"))
+
+    assert found is not None
+    assert found.step_ns == stored.optimum_ns
+    assert search.beam(stored.optimum_ns, 60, float("inf")) is None

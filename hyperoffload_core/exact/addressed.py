@@ -7,13 +7,17 @@ copy that is used again was there beside whatever came in between; instead it ma
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from hyperoffload_core.exact.neighbours import History, Neighbours, Signature
-from hyperoffload_core.exact.search import OutOfTime, Search
-from hyperoffload_core.exact.states import Start, State, Times, from_now
+from hyperoffload_core.exact.search import Label, Node, OutOfTime, Search, covers
+from hyperoffload_core.exact.states import Found, Start, State, Times, from_now
+
+_MOST_OF_A_STATE = 3
+"""States of a beam that differ in times and addresses alone; more of them would crowd out others."""
 
 
 @dataclass
@@ -33,6 +37,58 @@ class AddressedSearch(Search):
     def all_decided(self) -> bool:
         """Whether addresses were found or refuted whenever they were asked for, so that what was found is the best."""
         return not self.neighbours.gave_up
+
+    def beam(self, best_ns: int, width: int, deadline: float) -> Found | None:
+        """A step below ``best_ns``, found quickly or not at all; it says nothing of those that were not found.
+
+        The states after as many starts stand side by side, and only ``width`` of them go on: those with the lowest
+        bound, of these the ones with the most ops run, then those whose blocks were least together. What is found
+        until ``deadline`` counts.
+        """
+        nodes: list[Node] = []
+        labels: dict[State, list[Label]] = {}
+        following: list[tuple[int, int, int, int]] = []
+        found: Found | None = None
+
+        def push(
+            state: State, times: Times, moved: int, parent: int, begun: Start | None, history: History | None
+        ) -> None:
+            bound_ns, _ = self.outlook.bound(state, times)
+            if bound_ns < best_ns:
+                bound_ns = max(bound_ns, self.closer_bound(state, times, bound_ns, best_ns))
+            if bound_ns >= best_ns:
+                return
+            known = labels.setdefault(state, [])
+            for then in self.histories(history, nodes[parent][0] if parent >= 0 else None, begun, state):
+                signature = self.signature(then)
+                label = (times, signature)
+                if not any(covers(other, label) for other in known):
+                    known.append(label)
+                    together = 0 if signature is None else signature.all.bit_count()
+                    following.append((bound_ns, -state[0].bit_count(), together, len(nodes)))
+                    nodes.append((state, times, moved, parent, begun, then, label))
+
+        for state, times in self.initial():
+            push(state, times, 0, -1, None, None)
+        while following:
+            layer, following = sorted(following), []
+            going_on: dict[State, int] = {}
+            for bound_ns, _, _, index in layer:
+                state, times, moved, _, _, history, _ = nodes[index]
+                if bound_ns >= best_ns or sum(going_on.values()) >= width:
+                    break
+                if self.finished(state):
+                    best_ns, found = times[0], self._found(nodes, index, times[0])
+                    continue
+                self.check()
+                if time.process_time() > deadline:
+                    return found
+                if going_on.setdefault(state, 0) < _MOST_OF_A_STATE:
+                    going_on[state] += 1
+                    self.expanded += 1
+                    for next_state, next_times, begun in self.successors(state, times, history):
+                        push(next_state, next_times, moved + self._bytes_of(begun), index, begun, history)
+        return found
 
     def histories(
         self, history: History | None, before: State | None, begun: Start | None, then: State

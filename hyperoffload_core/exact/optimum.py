@@ -23,6 +23,10 @@ MOST_STORAGES = 24
 """Larger graphs than this are not searched."""
 
 UNBOUNDED = 1 << 60
+_WIDTHS = (10, 60)
+"""Of the beams that look for a short step with addresses before all of them are searched."""
+_QUICK_SHARE = 0.2
+"""Of the time, for the beams together."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,10 @@ def find_optimum(
         bound_ns = step_ns if found is None else found.step_ns
         if found is not None and not take(found):
             take(live.run(found.step_ns, found.moved_bytes))
+            quickly = time.process_time() + _QUICK_SHARE * time_limit_s
+            for width in _WIDTHS:
+                if step_ns > bound_ns:
+                    take(addressed.beam(step_ns, width, quickly))
             if step_ns > bound_ns:
                 take(addressed.run(step_ns))
             if addressed.all_decided:

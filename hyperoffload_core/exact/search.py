@@ -32,8 +32,8 @@ from hyperoffload_core.exact.states import Choice, Found, Start, State, Times, f
 _NEVER = 1 << 62
 _MOST_KEPT = 50_000
 """States whose choices are kept for when they return."""
-_Label = tuple[tuple[int, ...], Signature | None]
-_Node = tuple[State, Times, int, int, Start | None, History | None, _Label]
+Label = tuple[tuple[int, ...], Signature | None]
+Node = tuple[State, Times, int, int, Start | None, History | None, Label]
 """(state, its times, bytes moved so far, index of the node before, what started in between, blocks that were together
 in a search with addresses, what other nodes of this state are compared with)."""
 
@@ -74,8 +74,8 @@ class Search:
         which the rest is known is as good as the end. Raises `OutOfTime`.
         """
         count_bytes = best_bytes >= 0
-        nodes: list[_Node] = []
-        labels: dict[State, list[_Label]] = {}
+        nodes: list[Node] = []
+        labels: dict[State, list[Label]] = {}
         queue: list[tuple[int, int, int, int, int]] = []
         expanded: list[int] = []
         turned_down: list[int] = []
@@ -95,9 +95,9 @@ class Search:
             before = nodes[parent][0] if parent >= 0 else None
             for then in self.histories(history, before, begun, state):
                 label = (reached, self.signature(then))
-                if any(_covers(other, label) for other in known):
+                if any(covers(other, label) for other in known):
                     continue
-                known[:] = [o for o in known if not _covers(label, o)]
+                known[:] = [o for o in known if not covers(label, o)]
                 known.append(label)
                 nodes.append((state, times, moved, parent, begun, then, label))
                 queue_up(bound, moved + more, len(nodes) - 1)
@@ -311,7 +311,7 @@ class Search:
         stored = sizes[start.store] if start.store >= 0 else 0
         return stored + (sizes[start.prefetch] if start.prefetch >= 0 else 0)
 
-    def _learn(self, nodes: list[_Node], expanded: list[int], step_ns: int, end: int = -1) -> None:
+    def _learn(self, nodes: list[Node], expanded: list[int], step_ns: int, end: int = -1) -> None:
         """No step from an expanded state ends before ``step_ns``, and one from those that led to ``end`` does then."""
         for index in expanded:
             state, times = nodes[index][:2]
@@ -323,7 +323,7 @@ class Search:
             self.rest_ns[key] = step_ns - times[0]
             self.met.add(key)
 
-    def _found(self, nodes: list[_Node], index: int, step_ns: int) -> Found:
+    def _found(self, nodes: list[Node], index: int, step_ns: int) -> Found:
         state, _, moved, parent, start, _, _ = nodes[index]
         total = moved
         starts: list[Start] = []
@@ -333,7 +333,7 @@ class Search:
         return Found(step_ns, total, tuple(reversed(starts)), state[2], state[6])
 
 
-def _covers(one: _Label, other: _Label) -> bool:
+def covers(one: Label, other: Label) -> bool:
     """Whether one is nowhere later, and whatever follows the other can follow it."""
     if not nowhere_later(one[0], other[0]):
         return False
