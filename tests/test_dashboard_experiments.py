@@ -87,6 +87,8 @@ def test_a_line_goes_through_what_meets_the_limit_and_crosses_mark_the_rest() ->
     assert (met["x"], over["x"], over["mode"]) == ([90], [50], "markers")
     assert "over it by 1.00 GiB" in over["text"][0]
     assert (bound["name"], bound["y"]) == ("lower bound", [100, 100])
+    # Ours at 90 lies on the bound, and a click there is to open the run.
+    assert bound["hoverinfo"] == "skip"
     assert ours["line"]["color"] != met["line"]["color"] == over["marker"]["color"]
 
 
