@@ -16,9 +16,10 @@ from app.dashboard.views.step import StepView
 from app.dashboard.views.transfers import summary, transfer_rows, window_around
 from app.dashboard.views.why import why
 from app.explaining import ask
-from hyperoffload_core.explain.explanation import Explanation
+from hyperoffload_core.explain.explanation import Explanation, blocking_words
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.simulator import simulate
+from hyperoffload_core.sizes import format_ns
 from profiles.alive import GROUPS
 from profiles.filtering import FilterError, parse_query
 from profiles.searching import find
@@ -53,6 +54,19 @@ def test_lost_time_is_said_in_one_sentence_and_adds_up(view: StepView) -> None:
     assert len(shown.stalls) == min(5, len(lost.stalls))
     assert shown.stalls[0].width == 1
     assert shown.left_out.startswith(f"and {len(lost.stalls) - 5} smaller")
+
+
+def test_the_blocking_card_and_the_stalls_say_what_each_counts_where_they_differ(
+    view: StepView, schedule: Schedule
+) -> None:
+    assert blocking_words(StepView(simulate(schedule)).explanation) == ""
+    assert stalls_view(view.explanation, view.end_ns).counted == blocking_words(view.explanation)
+    lost = view.explanation.lost.total_ns
+    alike, clocked = replace(view.explanation, blocking_ns=lost), replace(view.explanation, blocking_ns=lost // 2)
+    assert blocking_words(alike) == ""
+    words = stalls_view(clocked, view.end_ns).counted
+    assert f"Blocking, {format_ns(lost // 2)} in this step, is what the executor clocked" in words
+    assert f"{format_ns(lost)} in all" in words
 
 
 def test_every_stall_leads_to_its_transfer_and_its_place(view: StepView) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -22,6 +23,7 @@ from hyperoffload_core.compile import compile_schedule
 from hyperoffload_core.cost import Durations
 from hyperoffload_core.explain.earlier import NotPossibleError, started_earlier
 from hyperoffload_core.explain.questions import (
+    FORMS,
     Earlier,
     Keep,
     OtherLimit,
@@ -337,6 +339,14 @@ def test_it_is_said_in_words(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert "'m0'" in text
     assert "what if link x2: the same schedule, played again" in text
     assert folder
+
+
+def test_the_help_lists_every_form_of_question(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for form in FORMS:
+        kind = re.split(r" (?:in |out )?(?:x2|5ms|80%|50GB/s)", form)[0]
+        assert kind in text, form
 
 
 @pytest.mark.parametrize(

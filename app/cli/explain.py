@@ -36,7 +36,8 @@ def explain(
         typer.Option(
             "--what-if",
             metavar="QUESTION",
-            help="`keep NAME`, `prefetch ID earlier by 5ms`, `link x2`, `link in 50GB/s`, `limit 80%`; several times.",
+            help="`keep NAME`, `prefetch ID earlier by 5ms`, `store ID earlier by 5ms`, `link x2`, `link in 50GB/s`, "
+            "`limit 80%`; several times.",
         ),
     ] = None,
     find: Annotated[
@@ -71,7 +72,7 @@ def explain(
     """
     from app.cli.explain_step import print_found, print_moment, step_document
     from app.explaining import ask, explained_source, explained_step, found_in, moment_of, named_storages
-    from hyperoffload_core.explain.explanation import explanation_document
+    from hyperoffload_core.explain.explanation import blocking_words, explanation_document
     from hyperoffload_core.explain.questions import parse_question
     from hyperoffload_core.schedule import Schedule
     from profiles.alive import GROUPS
@@ -98,6 +99,8 @@ def explain(
         print_json(document | step_document(searched, moment, group, top))
         return
     console.print(_headline(found), markup=False)
+    if (stalls or not parts) and (counted := blocking_words(found)):
+        console.print(counted, markup=False, style="dim")
     if not parts:
         _print_summary(found, top)
     if stalls:

@@ -13,6 +13,7 @@ from hyperoffload_core.explain.step import step_of
 from hyperoffload_core.explain.storages import StorageDecision, storage_decisions
 from hyperoffload_core.recording import Profile, ProfileKind
 from hyperoffload_core.schedule import Schedule
+from hyperoffload_core.sizes import format_ns
 
 if TYPE_CHECKING:
     from hyperoffload_core.explain.whatif import Answer
@@ -23,6 +24,7 @@ FORMAT, VERSION = "hyperoffload.explanation", 1
 @dataclass(frozen=True)
 class Explanation:
     """One step explained: ``moves`` in order of start, ``storages`` by id, ``lost`` with the dearest stall first.
+    ``blocking_ns`` is the step's own number (`blocking_words` says how it differs from ``lost``).
 
     ``kind`` and ``conditions`` say where its times come from; what would help is always predicted, with the step's own
     durations. ``replays`` works out more (`remedies_of`).
@@ -34,6 +36,7 @@ class Explanation:
     step: int
     step_ns: int
     compute_ns: int
+    blocking_ns: int
     moves: tuple[MoveVerdict, ...]
     storages: tuple[StorageDecision, ...]
     lost: LostTime
@@ -50,8 +53,10 @@ def explain(source: Schedule | Profile, step: int = 0, kept: Sequence[int] = ())
     if isinstance(source, Schedule):
         schedule, kind = source, "predicted"
         conditions = f"predicted on {source.hardware.title}; op durations: {source.duration_source}"
+        blocking_ns = source.metrics.blocking_ns
     else:
         schedule, kind, conditions = source.schedule, source.kind, source.conditions
+        blocking_ns = int(source.steps.blocking_ns[step])
     return Explanation(
         schedule=schedule,
         kind="measured" if kind == "measured" else "predicted",
@@ -59,10 +64,23 @@ def explain(source: Schedule | Profile, step: int = 0, kept: Sequence[int] = ())
         step=step,
         step_ns=view.end_ns,
         compute_ns=sum(view.op_end) - sum(view.op_start),
+        blocking_ns=blocking_ns,
         moves=tuple(move_verdicts(view, replays=replays)),
         storages=tuple(storage_decisions(view, kept, replays)),
         lost=lost_time(view, replays=replays),
         replays=replays,
+    )
+
+
+def blocking_words(e: Explanation) -> str:
+    """Why the blocking time of a measured step is not what its stalls add up to; empty where both are shown alike."""
+    blocking, lost = format_ns(e.blocking_ns), format_ns(e.lost.total_ns)
+    if e.kind != "measured" or blocking == lost:
+        return ""
+    return (
+        f"Blocking, {blocking} in this step, is what the executor clocked from when it began to wait for an op's "
+        "transfers until the op started. A stall is counted from the end of the op before to the end of the transfer, "
+        f"{lost} in all: with what the program did while the transfer ran, without its waking up after it."
     )
 
 
@@ -91,6 +109,7 @@ def head_document(e: Explanation) -> dict[str, Any]:
         "step": e.step,
         "step_ns": e.step_ns,
         "compute_ns": e.compute_ns,
+        "blocking_ns": e.blocking_ns,
         "lost_ns": e.lost.total_ns,
         "lost_by_cause_ns": dict(e.lost.by_cause),
     }

@@ -60,6 +60,8 @@ def stalls_body(view: StallsView) -> list[Any]:
         [html.Span([parts.swatch(colour), title]) for title, colour, _ in view.bar], className="legend explained-legend"
     )
     body: list[Any] = [html.P(view.head, className="verdict"), bar, legend]
+    if view.counted:
+        body.append(html.P(view.counted, className="hint"))
     if view.bound:
         body.append(html.P(view.bound, className="explained"))
     if view.stalls:

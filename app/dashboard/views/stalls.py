@@ -10,7 +10,7 @@ from app.dashboard import theme
 from app.dashboard.views.clipping import clipped, sentence
 from app.dashboard.views.step import StepView
 from app.dashboard.views.transfers import window_around
-from hyperoffload_core.explain.explanation import Explanation
+from hyperoffload_core.explain.explanation import Explanation, blocking_words
 from hyperoffload_core.explain.remedies import Remedy
 from hyperoffload_core.explain.stalls import Stall
 from hyperoffload_core.explain.verdicts import Cause
@@ -76,10 +76,11 @@ class CauseRow:
 
 @dataclass(frozen=True)
 class StallsView:
-    """``head`` says how much of the step is lost to what, ``bound`` how far it is from the best possible. ``bar`` has
-    (title, colour, share of the step)."""
+    """``head`` says how much of the step is lost to what, ``counted`` why that is not the blocking time of its card,
+    ``bound`` how far it is from the best possible. ``bar`` has (title, colour, share of the step)."""
 
     head: str
+    counted: str
     bound: str
     bar: tuple[tuple[str, str, float], ...]
     causes: tuple[CauseRow, ...]
@@ -94,6 +95,7 @@ def stalls_view(found: Explanation, end_ns: int) -> StallsView:
     rest = lost.stalls[MOST_STALLS:]
     return StallsView(
         head=_head(found),
+        counted=blocking_words(found),
         bound=_bound(found),
         bar=tuple(_bar(found, step)),
         causes=tuple(_cause(found, cause, ns) for cause, ns in lost.by_cause.items()),
