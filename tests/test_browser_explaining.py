@@ -18,6 +18,11 @@ def test_a_search_leads_to_a_transfer_to_its_reason_and_to_an_answer(page: Page,
     expect(page.locator("#run-stalls .verdict")).to_contain_text("of the step is lost to transfers", timeout=20_000)
     expect(page.locator("#run-alive h2")).to_contain_text("(the peak)")
 
+    # Nothing lies over the chart for what nobody picked.
+    expect(page.locator("#run-details h2")).to_contain_text(re.compile("Prefetch|Store"))
+    expect(page.locator("#run-picked-bar")).to_be_empty()
+    expect(page.locator("#run-picked-bar")).to_be_hidden()
+
     page.keyboard.press("/")
     search = page.locator("#run-search")
     expect(search).to_be_focused()

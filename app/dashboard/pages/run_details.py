@@ -7,7 +7,7 @@ from typing import Any
 
 import dash
 import dash_mantine_components as dmc
-from dash import ALL, Input, Output, dcc, html
+from dash import ALL, Input, Output, ctx, dcc, html
 from dash import State as Given
 
 from app.dashboard import parts, theme
@@ -82,7 +82,9 @@ def register(app: dash.Dash, shared: State) -> None:
         graph = neighbourhood_chart(shown.main.profile.schedule.graph, found)
         kind, identity = found.graph_place
         way = dcc.Link("More of it in the graph", href=f"/graph/{run['id']}?{kind}={identity}", className="graph-open")
-        return details_panel(found, shown.end_ns), [graph, way], picked_bar(found)
+        # What the page opens with was picked by nobody: nothing lies over the chart for it.
+        chosen = ctx.triggered_id is not None or picked != run["picked"]
+        return details_panel(found, shown.end_ns), [graph, way], picked_bar(found) if chosen else []
 
     @app.callback(
         Output("run-details-why", "children"),
