@@ -13,7 +13,7 @@ from typing import Any
 
 from app.requests import CompileRequest
 from app.workers import Cancelled, worker_events
-from db.database import Database
+from db.database import Database, require_writable
 from db.queries import RunRow, find_run, load_profile
 from db.recordings import RunDescription, record_profile
 from hyperoffload_core.compile import compile_schedule
@@ -60,6 +60,8 @@ def compile_model(
     cancelled: Callable[[], bool],
 ) -> Compilation:
     """Compile as asked, simulate, and record the prediction as a run when there is a database."""
+    if database is not None:
+        require_writable(database)
     problem = compile_problem(request, database, progress, cancelled)
     graph, hardware, durations = problem.content.graph, problem.hardware, problem.durations
     progress(0, 100, f"compiling {len(graph.ops):,} ops with {request.policy.strategy}")

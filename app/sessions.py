@@ -11,7 +11,7 @@ from typing import Any
 from app.actions import ProgressReport, RequestError, absolute_model, named_run
 from app.requests import RunRequest
 from app.workers import Cancelled, worker_events
-from db.database import Database
+from db.database import Database, require_writable
 from db.queries import RunRow, get_run
 from db.recordings import (
     RunDescription,
@@ -58,6 +58,7 @@ def run_model(
 
     Whatever stops the session (a fault, a cancel, Ctrl-C) leaves the runs begun so far marked failed or cancelled.
     """
+    require_writable(database)
     run = named_run(request.model, database)
     model = absolute_model(request.model if run is None else source_model(run))
     worker = WorkerRequest(

@@ -8,15 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
 from db.abandoned import mark_abandoned
+from db.readonly import can_be_written, connect_for_reading
 from hyperoffload_core.errors import UserError
 
 HEAD = "0002"
 APPLICATION_ID = 0x48_4F_46_4C  # "HOFL", so that a file of another program is recognised
 BUSY_TIMEOUT_MS = 10_000
+READ_ONLY_REMEDY = "copy it to a folder of your own and name the copy with --database"
 
 
 class DatabaseError(UserError):
@@ -25,10 +27,12 @@ class DatabaseError(UserError):
 
 @dataclass(frozen=True)
 class Database:
-    """An open database. Connections are taken from the engine's pool; any thread may ask for one."""
+    """An open database. Connections are taken from the engine's pool; any thread may ask for one. One that is
+    ``read_only`` lies where this process cannot write."""
 
     path: Path
     engine: Engine
+    read_only: bool = False
     # Device and inode of the file once it was there: an open file goes on living after another has taken its place.
     file: tuple[int, int] | None = None
 
@@ -41,6 +45,7 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """A connection in a write transaction, committed at the end, rolled back when an exception leaves it."""
+        require_writable(self)
         with _explained(self.path), self.engine.connect() as connection:
             connection = connection.execution_options(writes=True)
             with connection.begin():
@@ -52,9 +57,10 @@ class Database:
 
 def open_database(path: Path | str, create: bool = True) -> Database:
     """Open the file, create it when missing (unless told not to), migrate an older one, close abandoned runs.
+    A file that cannot be written (a read-only file system, another person's folder) is opened for reading only.
 
     Raises `DatabaseError`: missing (``create=False``), no database, of another program, of a newer version,
-    unwritable, locked, disk full.
+    unwritable and not there or of an older schema, locked, disk full.
     """
     path = Path(path).expanduser().absolute()
     if path.is_dir():
@@ -66,14 +72,33 @@ def open_database(path: Path | str, create: bool = True) -> Database:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DatabaseError(f"the folder {path.parent} cannot be made ({error.strerror})") from error
-    database = Database(path, _engine(path))
+    read_only = path.exists() and not can_be_written(path)
+    database = Database(path, _reading_engine(path) if read_only else _engine(path), read_only)
     try:
         _bring_up_to_date(database)
-        mark_abandoned(database)
+        if not read_only:
+            mark_abandoned(database)
         return replace(database, file=_file_at(path))
     except BaseException:
         database.close()
         raise
+
+
+def require_writable(database: Database) -> None:
+    """Raises `DatabaseError` when nothing can be saved: for work that takes long and is recorded at its end."""
+    if database.read_only:
+        raise DatabaseError(f"{database.path} cannot be written here, so nothing can be saved; {READ_ONLY_REMEDY}")
+
+
+def _reading_engine(path: Path) -> Engine:
+    # A connection for each read: whether the file can change under it depends on what lies beside it just then.
+    engine = create_engine("sqlite://", creator=lambda: connect_for_reading(path), poolclass=NullPool)
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    return engine
 
 
 def _engine(path: Path) -> Engine:
@@ -101,6 +126,11 @@ def _bring_up_to_date(database: Database) -> None:
     with database.read() as connection:
         if _revision(connection, database.path) == HEAD:
             return
+    if database.read_only:
+        raise DatabaseError(
+            f"{database.path} is of an older schema and cannot be written here, which bringing it up to date needs; "
+            f"{READ_ONLY_REMEDY}"
+        )
     # Imported only where it is needed: an up-to-date database opens without it.
     from alembic import command
     from alembic.config import Config
@@ -117,6 +147,7 @@ def _bring_up_to_date(database: Database) -> None:
 
 def compact(database: Database) -> None:
     """Give the room of removed rows back to the disk (VACUUM); others may go on reading."""
+    require_writable(database)
     with _explained(database.path):
         connection = database.engine.raw_connection()
         try:

@@ -14,8 +14,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
+from db.readonly import reading_address
 from hyperoffload_core.errors import UserError
 
 MOST_ROWS = 5_000
@@ -117,7 +117,7 @@ def _bare(sql: str) -> str:
 def _open(path: Path, refused: list[str]) -> sqlite3.Connection:
     """A connection that can only read; ``refused`` collects what the authorizer turned down."""
     try:
-        connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, isolation_level=None)
+        connection = sqlite3.connect(reading_address(path), uri=True, isolation_level=None)
     except sqlite3.Error as error:
         raise QueryError(f"{path} cannot be opened for reading ({error})") from error
     connection.execute("PRAGMA query_only = ON")

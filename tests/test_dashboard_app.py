@@ -12,8 +12,10 @@ from typing import Any
 
 import dash
 import pytest
+from callbacks import call
 from dashboard_example import example_profile, example_schedule
 from plotly.utils import PlotlyJSONEncoder
+from read_only import run_beside_read_only
 
 from app.dashboard import create_app
 from app.dashboard.pages import compare, missing, new, run, runs, tune
@@ -122,6 +124,47 @@ def test_the_web_process_never_imports_mindspore(filled: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program, str(filled)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_database_that_cannot_be_written_is_shown_and_says_so(filled: Path) -> None:
+    program = """
+import sys
+from app.dashboard import create_app
+from app.dashboard.pages import run, runs, sql
+app = create_app(sys.argv[1])
+headers = {"Host": "127.0.0.1"}
+print("cannot be written here" in app.server.test_client().get("/_dash-layout", headers=headers).get_data(as_text=True))
+with app.server.app_context():
+    print("runs-grid" in str(runs.layout()), "run-timeline" in str(run.layout(run_id="1")), "sql" in str(sql.layout()))
+"""
+    folder = filled.parent
+    assert run_beside_read_only(folder, program, str(filled)).split() == ["True"] * 4
+    app = create_app(filled)
+    shell = app.server.test_client().get("/_dash-layout", headers={"Host": "127.0.0.1"}).get_data(as_text=True)
+    assert "cannot be written here" not in shell
+
+
+def test_every_page_says_when_the_database_was_taken_away(filled: Path) -> None:
+    app = create_app(filled)
+    app.server.test_client().get("/", headers={"Host": "127.0.0.1"})
+
+    def shown(page: str) -> str:
+        opened = {"_pages_location.pathname": page, "_pages_location.search": ""}
+        return json.dumps(call(app, "_pages_location.pathname", opened, "_pages_content"))
+
+    def told() -> str:
+        return json.dumps(call(app, "database-look.n_intervals", {"database-look.n_intervals": 1}))
+
+    pages = ("/", "/run/1", "/graph/1", "/tune/1", "/compare", "/sql", "/new", "/experiments")
+    assert not any("since this program opened it" in shown(page) for page in pages)
+    assert told() == "{}"
+    filled.rename(filled.with_name("elsewhere.db"))
+    for page in pages:
+        assert re.search("This page cannot be shown.*is not there any more since", shown(page)), page
+    assert "is not there any more since" in told()
+    open_database(filled).close()
+    assert "was replaced by another file since" in shown("/run/1")
+    assert "was replaced by another file since" in told()
 
 
 def test_two_applications_in_one_process_keep_their_databases(filled: Path, tmp_path: Path) -> None:

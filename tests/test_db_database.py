@@ -15,6 +15,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from profiles_samples import offload_schedule, profile_of
+from read_only import run_beside_read_only
 
 import db.database
 from db.database import HEAD, DatabaseError, check_schema, open_database
@@ -159,6 +160,51 @@ def test_a_full_disk_says_so_and_keeps_what_was_there(tmp_path: Path) -> None:
     with open_database(database.path).read() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM run").scalar() == 0
         assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
+
+
+READ_ONLY = """
+import sys
+from db.database import DatabaseError, check_schema, compact, open_database
+from db.queries import list_runs
+from db.reading import run_query
+from db.curation import tag_runs
+database = open_database(sys.argv[1])
+check_schema(database)
+rows = run_query(database.path, "SELECT 1 FROM run").rows
+print(database.read_only, [run.model for run in list_runs(database)], rows)
+for change in (lambda: tag_runs(database, [1], ["x"]), lambda: compact(database)):
+    try:
+        change()
+    except DatabaseError as error:
+        print(error)
+"""
+
+
+def test_a_database_on_a_read_only_file_system_is_opened_for_reading(tmp_path: Path) -> None:
+    folder = tmp_path / "shelf"
+    path = folder / "runs.db"
+    database = open_database(path)
+    profile = profile_of(offload_schedule())
+    record_profile(database, RunDescription("predicted", profile.schedule, "tiny"), profile)
+    refused = f"{path} cannot be written here, so nothing can be saved; copy it to a folder of your own"
+    # While another process has it open its log lies beside it; once that has closed it there is the file alone.
+    for _ in range(2):
+        said = run_beside_read_only(folder, READ_ONLY, str(path)).splitlines()
+        assert said[0] == "True ['tiny'] [(1,)]"
+        assert [line.startswith(refused) for line in said[1:]] == [True, True]
+        database.close()
+    assert [file.name for file in folder.iterdir()] == ["runs.db"]
+
+
+def test_an_older_database_that_cannot_be_written_says_that_it_has_to_be(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    open_database(path).close()
+    older = sqlite3.connect(path)
+    older.execute("UPDATE alembic_version SET version_num = '0001'")
+    older.commit()
+    older.close()
+    code = "import sys\nfrom db.database import *\ntry: open_database(sys.argv[1])\nexcept DatabaseError as e: print(e)"
+    assert "is of an older schema and cannot be written here" in run_beside_read_only(tmp_path, code, str(path))
 
 
 def test_a_failed_migration_leaves_an_empty_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

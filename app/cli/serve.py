@@ -47,7 +47,10 @@ def serve_database(database: Path, host: str, port: int) -> None:
     from app.dashboard import serve as serve_dashboard
     from db.database import open_database
 
-    open_database(database).close()  # an address is announced only for what can be served
+    opened = open_database(database)  # an address is announced only for what can be served
+    opened.close()
+    if opened.read_only:
+        console.print(f"{opened.path} cannot be written here: it can be looked at, nothing can be saved", markup=False)
     shown = f"[{host}]" if ":" in host else host
     console.print(f"dashboard at http://{shown}:{port}/ (Ctrl-C stops it)", markup=False)
     try:

@@ -14,16 +14,19 @@ import flask
 import waitress
 from dash import ALL, Input, Output, dcc, html
 
+from app.dashboard import parts
 from app.dashboard.icons import icon, logo
 from app.dashboard.pages import PAGES
 from app.dashboard.state import State
 from app.dashboard.theme import MANTINE_THEME
 from app.dashboard.views.clipping import LONGEST_SENTENCE, clipped
-from db.database import DatabaseError
+from db.database import READ_ONLY_REMEDY, DatabaseError, check_schema
 from hyperoffload_core.errors import UserError
 
 # What a page sends is a policy, a query, a selection: the largest text field is bounded far below this.
 LARGEST_REQUEST_BYTES = 16 << 20
+# So often a page asks whether its database is still there.
+LOOK_MS = 10_000
 LOCAL_NAMES = {"127.0.0.1", "localhost", "::1"}
 NAVIGATION = (
     ("/", "Runs", "runs"),
@@ -57,6 +60,16 @@ def create_app(database_path: Path | str, host: str = "127.0.0.1") -> dash.Dash:
         page.register(app, state)
     app.layout = lambda: _shell(state)
     app.callback(Output({"nav": ALL}, "className"), Input("address", "pathname"))(_mark_page)
+
+    @app.callback(Output("database-told", "children"), Input("database-look", "n_intervals"), prevent_initial_call=True)
+    def look(_: int | None) -> Any:
+        """What a page shows goes on living in memory when the database is taken away under it."""
+        try:
+            check_schema(state.database)
+        except DatabaseError as error:
+            return parts.notice("bad", str(error), "alert")
+        return dash.no_update
+
     return app
 
 
@@ -116,11 +129,19 @@ def _shell(state: State) -> Any:
         [
             html.A("Skip to the page", href="#page", className="skip"),
             dcc.Location(id="address", refresh="callback-nav"),
+            dcc.Interval(id="database-look", interval=LOOK_MS),
             dmc.NotificationContainer(id="notifications", position="bottom-right"),
             dmc.AppShell(
                 [
                     dmc.AppShellHeader(header),
-                    dmc.AppShellMain(html.Div(dash.page_container, id="page", className="page", tabIndex=-1)),
+                    dmc.AppShellMain(
+                        html.Div(
+                            [html.Div(_read_only(state), id="database-told"), dash.page_container],
+                            id="page",
+                            className="page",
+                            tabIndex=-1,
+                        )
+                    ),
                 ],
                 header={"height": 56},
                 padding=0,
@@ -129,6 +150,13 @@ def _shell(state: State) -> Any:
         theme=MANTINE_THEME,
         defaultColorScheme="auto",
     )
+
+
+def _read_only(state: State) -> Any:
+    if not state.database.read_only:
+        return None
+    words = "This database cannot be written here, so nothing can be saved: no new runs, tags, notes or versions; "
+    return parts.notice("warn", words + READ_ONLY_REMEDY + ".")
 
 
 def _mark_page(path: str | None) -> list[str]:

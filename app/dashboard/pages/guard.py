@@ -1,4 +1,5 @@
-"""A page that cannot be made says why instead of staying blank, whatever its address holds."""
+"""A page that cannot be made says why instead of staying blank, whatever its address holds and whatever became of the
+database."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from functools import wraps
 from typing import Any
 
 from app.dashboard import parts
-from db.database import DatabaseError
+from app.dashboard.state import current_state
+from db.database import DatabaseError, check_schema
 from hyperoffload_core.errors import UserError
 
 
@@ -22,6 +24,7 @@ def guarded(layout: Callable[..., Any], several: Collection[str] = ()) -> Callab
     def shown(**query: str | list[str]) -> Any:
         given = {k: v[0] if isinstance(v, list) and k not in several else v for k, v in query.items()}
         try:
+            check_schema(current_state().database)
             return layout(**given)
         except (DatabaseError, UserError) as error:
             return parts.state(

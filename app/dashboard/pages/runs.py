@@ -27,7 +27,7 @@ from app.dashboard.views.runs import (
 from app.demo import DEMO_MODEL, demo_request
 from app.jobs import job_view, start_run_job
 from db.curation import purge_expired
-from db.database import DatabaseError, check_schema
+from db.database import DatabaseError
 from db.queries import RunFilter, count_runs, list_runs, run_choices, runs_stamp
 from db.run_filter import FIELDS, SearchError
 from profiles.plain import visible
@@ -49,7 +49,8 @@ SEARCH_HELP = (
 def register(app: dash.Dash, shared: State) -> None:
     dash.register_page(__name__, path="/", title="Runs · HyperOffload", layout=guarded(layout))
     runs_actions.register(app, shared)
-    purge_expired(shared.database)
+    if not shared.database.read_only:
+        purge_expired(shared.database)
 
     @app.callback(
         Output("runs-grid", "getRowsResponse"),
@@ -127,7 +128,6 @@ def register(app: dash.Dash, shared: State) -> None:
 
 def layout(**query: str) -> Any:
     state = current_state()
-    check_schema(state.database)
     job = _job(state)
     if not any(count_runs(state.database, RunFilter(deleted=deleted)) for deleted in (False, True)):
         return html.Div(

@@ -24,7 +24,7 @@ from app.dashboard.views.sql import (
     sql_asked_for,
 )
 from app.querying import answer_csv, ask
-from db.database import DatabaseError, check_schema
+from db.database import DatabaseError
 from db.reading import Answer, QueryError
 from db.saved_queries import delete_query, find_query, save_query
 
@@ -183,7 +183,6 @@ def register(app: dash.Dash, shared: State) -> None:
 
 def layout(**query: str) -> Any:
     state = current_state()
-    check_schema(state.database)
     asked = sql_asked_for(query)
     missing = None
     if asked.saved or not asked.q:
