@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from app.dashboard import create_app
 from app.dashboard.pages import compare, missing, new, run, runs, tune
 from app.dashboard.pages.job_panel import view as job_words
 from app.dashboard.state import State
+from app.dashboard.views.policy import Draft
 from app.jobs import JobView
 from db.database import open_database
 from db.recordings import RunDescription, append_profile, fail_run, record_profile, start_run
@@ -165,6 +167,48 @@ def test_every_page_says_when_the_database_was_taken_away(filled: Path) -> None:
     open_database(filled).close()
     assert "was replaced by another file since" in shown("/run/1")
     assert "was replaced by another file since" in told()
+
+
+@pytest.mark.parametrize("page", ["new", "tune"])
+def test_steps_out_of_range_are_said_beside_their_field_and_start_nothing(filled: Path, page: str) -> None:
+    app = create_app(filled)
+    field = f"{page}-steps"
+    judged = call(app, f"{field}.value", {f"{field}.value": 5000})
+    assert judged == {f"{field}.error": "write a whole number of steps, from 1 to 1,000"}
+    assert call(app, f"{field}.value", {f"{field}.value": 7}) == {f"{field}.error": None}
+    pressed = {
+        f"{page}-run.n_clicks": 1,
+        f"{field}.value": 5000,
+        "new-model.value": "tiny",
+        "tune.data": 1,
+        "tune-hardware-given.data": {"hardware": None, "overrides": {}, "errors": {}},
+        "policy-draft.data": asdict(Draft(name="p", limit="60%")),
+        "policy-name.value": "p",
+        "policy-limit.value": "60%",
+        "policy-toml.value": "",
+    }
+    said = json.dumps(call(app, f"{page}-run.n_clicks", pressed))
+    assert "write a whole number of steps, from 1 to 1,000" in said and "job-id" not in said
+    opened = open_database(filled)
+    with opened.read() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM job").scalar() == 0
+    opened.close()
+
+
+def test_a_prefetch_starts_earlier_by_a_time_that_was_written(filled: Path) -> None:
+    app = create_app(filled)
+    moved = next(t for t in example_schedule().transfers if t.kind == "prefetch")
+    pressed = {
+        "run-earlier-go.n_clicks": 1,
+        "run-picked.data": {"kind": "transfer", "id": moved.id},
+        "run.data": {"id": 1, "step": 0, "kind": "measured"},
+        "run-show.value": "measured",
+    }
+    for wrong in ("", None, 0, -1, 1e300):
+        said = call(app, "run-earlier-go.n_clicks", pressed | {"run-earlier-ms.value": wrong})
+        assert said == {"run-earlier-ms.error": "write how many ms"}
+    went = call(app, "run-earlier-go.n_clicks", pressed | {"run-earlier-ms.value": 1.5})
+    assert went["address.href"].startswith("/tune/1?earlier=") and went["address.href"].endswith("1500000")
 
 
 def test_two_applications_in_one_process_keep_their_databases(filled: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dashboard_example import MIB, example_profile, example_schedule
@@ -15,6 +16,7 @@ from app.dashboard.views.numbers import run_numbers
 from app.dashboard.views.requests import (
     LinkError,
     ModelError,
+    StepsError,
     checked_model,
     compile_request,
     run_request,
@@ -213,6 +215,19 @@ def test_fields_become_requests(rows: list[RunRow]) -> None:
     assert "does not say how to capture" in runnable(rows[0])
     assert runnable(replace(rows[0], source={"model": "tiny"})) == ""
     assert "too large" in runnable(replace(rows[0], source={"model": "llama3-8b-train"}))
+
+
+@pytest.mark.parametrize(
+    "steps", [0, 1001, -5, "", None, "many", 2.5, True, "٣", "9" * 40, float("nan"), [5], {"a": 1}]
+)
+def test_steps_that_cannot_be_run_are_refused_beside_their_field(steps: Any) -> None:
+    with pytest.raises(StepsError, match="write a whole number of steps, from 1 to 1,000"):
+        run_request("tiny", Policy(memory_limit="60%"), None, steps, None, "")
+
+
+@pytest.mark.parametrize("steps", [1, 1000, "7", " 8 "])
+def test_steps_that_can_be_run_are_taken_as_they_are(steps: Any) -> None:
+    assert run_request("tiny", Policy(memory_limit="60%"), None, steps, None, "").steps == int(steps)
 
 
 def test_a_model_is_a_workload_or_a_function_in_a_file(tmp_path: Path) -> None:

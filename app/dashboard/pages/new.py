@@ -10,7 +10,7 @@ from dash import Input, Output, ctx, html
 from dash import State as Given
 
 from app.dashboard import parts
-from app.dashboard.pages import job_panel, policy_editor, policy_events
+from app.dashboard.pages import job_panel, policy_editor, policy_events, steps_field
 from app.dashboard.pages.guard import guarded
 from app.dashboard.state import State, current_state
 from app.dashboard.views.clipping import clipped
@@ -19,6 +19,7 @@ from app.dashboard.views.requests import (
     LinkError,
     ModelError,
     checked_model,
+    checked_steps,
     compile_request,
     run_request,
     runnable_model,
@@ -35,6 +36,7 @@ LONGEST_ERROR = 300
 
 def register(app: dash.Dash, shared: State) -> None:
     dash.register_page(__name__, path="/new", title="New run · HyperOffload", layout=guarded(layout))
+    steps_field.register(app, "new-steps")
 
     @app.callback(Output("new-model", "value"), Input("new-workload", "value"), prevent_initial_call=True)
     def choose(workload: str | None) -> Any:
@@ -73,6 +75,8 @@ def register(app: dash.Dash, shared: State) -> None:
             model = checked_model(typed or "")
             if ctx.triggered_id == "new-run" and (reason := runnable_model(model)):
                 raise ModelError(reason)
+            if ctx.triggered_id == "new-run":
+                checked_steps(steps)
             policy = policy_events.policy_now(ground=None, **fields)
             version = save_version(shared.database, policy)
             if ctx.triggered_id == "new-compile":
@@ -174,10 +178,10 @@ def _start_panel(state: State) -> Any:
             ),
             dmc.Group(
                 [
-                    dmc.NumberInput(id="new-steps", label="Steps to run", value=5, min=1, max=1000, w=120),
+                    steps_field.field("new-steps", w=150),
                     dmc.TextInput(id="new-label", label="Label", placeholder="optional", style={"flex": 1}),
                 ],
-                align="flex-end",
+                align="flex-start",
             ),
             html.Div(
                 [

@@ -17,6 +17,8 @@ from app.dashboard.views.clipping import clipped
 from app.dashboard.views.dragging import Drag, dragged, earlier_address, prefetched_name
 
 NANOSECONDS = 1_000_000
+# A thousand hours: longer than any step, and far below what an integer of SQLite or a number of a browser holds.
+LONGEST_MS = 3_600_000_000
 
 
 def panel() -> Any:
@@ -28,6 +30,7 @@ def panel() -> Any:
                 id="run-earlier-ms",
                 value=1,
                 min=0.001,
+                clampBehavior="none",
                 step=0.5,
                 decimalScale=3,
                 size="xs",
@@ -62,6 +65,7 @@ def register(app: dash.Dash, shared: State) -> None:
 
     @app.callback(
         Output("address", "href", allow_duplicate=True),
+        Output("run-earlier-ms", "error"),
         Input("run-earlier-go", "n_clicks"),
         Given("run-earlier-ms", "value"),
         Given("run-picked", "data"),
@@ -71,9 +75,11 @@ def register(app: dash.Dash, shared: State) -> None:
     )
     def try_number(clicks: int | None, by_ms: Any, picked: Any, run: dict[str, Any], show: str) -> Any:
         name = _picked_name(picked, run, show)
-        if not clicks or name is None or not isinstance(by_ms, int | float) or by_ms <= 0:
-            return dash.no_update
-        return earlier_address(run["id"], Drag(name, max(1, round(by_ms * NANOSECONDS))))
+        if not clicks or name is None:
+            return dash.no_update, None
+        if isinstance(by_ms, bool) or not isinstance(by_ms, int | float) or not 0 < by_ms <= LONGEST_MS:
+            return dash.no_update, "write how many ms"
+        return earlier_address(run["id"], Drag(name, max(1, round(by_ms * NANOSECONDS)))), None
 
     @app.callback(
         Output("address", "href", allow_duplicate=True),

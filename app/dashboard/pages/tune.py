@@ -16,6 +16,7 @@ from app.dashboard.pages import (
     job_panel,
     policy_editor,
     policy_events,
+    steps_field,
     tune_hardware,
     tune_limit,
     tune_preview,
@@ -26,7 +27,7 @@ from app.dashboard.state import State, current_state
 from app.dashboard.views.address import run_number
 from app.dashboard.views.hardware import paced_link
 from app.dashboard.views.policy import Checked, Draft, check, draft_of
-from app.dashboard.views.requests import run_request, runnable
+from app.dashboard.views.requests import checked_steps, run_request, runnable
 from app.dashboard.views.runs import run_name
 from app.dashboard.views.tuning import RULE_PARAMETERS, asked_draft
 from app.jobs import start_compile_job, start_run_job
@@ -61,6 +62,7 @@ def register(app: dash.Dash, shared: State) -> None:
     dash.register_page(__name__, path_template="/tune/<run_id>", title="Tune · HyperOffload", layout=shown)
     policy_events.register(app, shared)
     job_panel.register(app, shared)
+    steps_field.register(app, "tune-steps")
     tune_hardware.register(app, shared)
     tune_versions.register(app, shared)
     curve = Planner(shared.path, niceness=SWEEP_NICENESS, unwatched_s=UNWATCHED_S)
@@ -93,6 +95,7 @@ def register(app: dash.Dash, shared: State) -> None:
             recorded = get_run(shared.database, run_id).link_bandwidth_bytes_per_s
             link = ""
             if ctx.triggered_id == "tune-run":
+                steps = checked_steps(steps)
                 link = paced_link(shared.schedule(run_id).hardware, hardware["overrides"], recorded)
             version = save_version(shared.database, policy)
         except UserError as error:
@@ -224,7 +227,7 @@ def _start_panel(run: RunRow) -> Any:
             html.Div(id="tune-start-error"),
             html.Div(
                 [
-                    dmc.NumberInput(id="tune-steps", value=5, min=1, max=1000, w=92, size="xs", label="Steps to run"),
+                    steps_field.field("tune-steps", w=104, size="xs"),
                     dmc.TextInput(
                         id="tune-label",
                         placeholder="optional",

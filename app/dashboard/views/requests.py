@@ -12,9 +12,15 @@ from hyperoffload_core.policy import Policy
 from hyperoffload_core.sizes import parse_rate
 from hyperoffload_core.workloads import WITHOUT_WEIGHTS, workload_names
 
+MOST_STEPS = 1000
+
 
 class LinkError(UserError):
     """A link bandwidth that cannot be used; shown beside its field."""
+
+
+class StepsError(UserError):
+    """A number of steps that cannot be run; shown beside its field."""
 
 
 class ModelError(UserError):
@@ -41,18 +47,26 @@ def compile_request(
 def run_request(
     model: str, policy: Policy, link: str | None, steps: Any, version: int | None, label: str
 ) -> RunRequest:
-    """Execute on this machine with the link paced to ``link``. Raises `LinkError`."""
+    """Execute on this machine with the link paced to ``link``. Raises `LinkError`, `StepsError`."""
     text = (link or "").strip() or "unlimited"
     _check_rate(text)
-    count = int(steps) if str(steps).isdecimal() and 1 <= int(steps) <= 1000 else 5
     return RunRequest(
         model=model,
         policies=(policy,),
-        steps=count,
+        steps=checked_steps(steps),
         link_bandwidth=text,
         policy_version_ids=(version,),
         label=label,
     )
+
+
+def checked_steps(value: Any) -> int:
+    """How many steps a field asks for. Raises `StepsError`."""
+    text = str(value).strip()
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_STEPS)) else 0
+    if not 1 <= number <= MOST_STEPS:
+        raise StepsError(f"write a whole number of steps, from 1 to {MOST_STEPS:,}")
+    return number
 
 
 def checked_model(text: str) -> str:
