@@ -34,8 +34,9 @@ class Expected:
 class NewNode:
     """A call put into the graph.
 
-    ``primitive`` is a name, or ``clone REF``: the primitive of that node with its attributes. ``result`` is `TOKEN`,
-    ``like REF`` (the type and shape of that value) or ``U`` (a monad).
+    ``primitive`` is a name, or ``clone nK``: the primitive of that node with its attributes; an empty input of a clone
+    stands for the input that node has there. ``result`` is `TOKEN`, ``like REF`` (the type and shape of that value) or
+    ``U`` (a monad).
     """
 
     id: int
