@@ -32,10 +32,7 @@ def capture_cell(cell: Any, inputs: Sequence[Any], *, name: str, with_values: bo
     tensors = _tensor_inputs(inputs, len(raw.inputs))
     if with_values:
         refuse_lost_updates(raw)
-    optimizers = roles.find_optimizers(cell)
-    raw, phases = captured_order(raw, roles.phases(raw, optimizers, roles.inference_phase(cell)))
-    graph = _graph(raw, phases, optimizers, name)
-    check_graph(graph)
+    raw, graph = named_graph(raw, cell, name)
     parameters = {n: s.name for n, s in enumerate(raw.storages) if s.source == "parameter"}
     return CapturedModel(
         graph=graph,
@@ -44,6 +41,18 @@ def capture_cell(cell: Any, inputs: Sequence[Any], *, name: str, with_values: bo
         parameters=parameters,
         inputs=tuple(raw.inputs),
     )
+
+
+def named_graph(raw: RawGraph, cell: Any, name: str) -> tuple[RawGraph, Graph]:
+    """The calls in captured order, and the graph with names, classes and phases that the cell tells.
+
+    Raises `GraphError`.
+    """
+    optimizers = roles.find_optimizers(cell)
+    raw, phases = captured_order(raw, roles.phases(raw, optimizers, roles.inference_phase(cell)))
+    graph = _graph(raw, phases, optimizers, name)
+    check_graph(graph)
+    return raw, graph
 
 
 @contextmanager

@@ -43,6 +43,7 @@ class _Reader:
         self.storages: list[RawStorage] = []
         self.calls: list[RawCall] = []
         self.inputs: list[int] = []
+        self.node_results: list[Any] = []
         self.large_constants: dict[tuple[bytes, tuple[int, ...], str], int] = {}
         # Values a Depend held back until other calls have run: name -> those calls.
         self.held_back: dict[str, set[int]] = {}
@@ -66,7 +67,7 @@ class _Reader:
         results: list[TensorView] = []
         for output in self.graph.output:
             self._collect_results(self._value(output.name), results)
-        raw = RawGraph(self.calls, self.storages, self.inputs, results)
+        raw = RawGraph(self.calls, self.storages, self.inputs, results, self.node_results)
         hazards.refuse_writes_beside_copies(raw, self.copied_views)
         hazards.refuse_stale_reads(raw, self.reads_with_state)
         return raw
@@ -131,6 +132,7 @@ class _Reader:
             self.values[output] = self._reshape(node, arguments[0])
         else:
             self.values[output] = self._call(node, name, primitive, arguments, held)
+        self.node_results.append(self.values[output])
         if held and output not in self.held_back:
             self.held_back[output] = held
         if name in _PASS_ON[1:] or name in primitives.RESHAPES or name in ("TupleGetItem", "ListGetItem"):
@@ -217,14 +219,21 @@ class _Reader:
     def _copied_view(
         self, node: Any, name: str, base: TensorView, options: Sequence[Any], shape: tuple[int, ...], held: set[int]
     ) -> TensorView:
-        result = self._add_copy(node.domain, name, base, options, shape, held)
+        result = self._add_copy(node.domain, name, base, options, shape, held, len(self.node_results))
         self.copied_views[result.storage] = base.storage
         return result
 
     def _add_copy(
-        self, domain: str, name: str, base: TensorView, options: Sequence[Any], shape: tuple[int, ...], held: set[int]
+        self,
+        domain: str,
+        name: str,
+        base: TensorView,
+        options: Sequence[Any],
+        shape: tuple[int, ...],
+        held: set[int],
+        node: int,
     ) -> TensorView:
-        """A call that MindSpore's graph does not have: a copy of (part of) a tensor into a storage of its own."""
+        """A copy of (part of) a tensor into a storage of its own, where MindSpore may only look at it differently."""
         result = self._new_storage(shape, base.dtype, "call", call=len(self.calls))
         self.calls.append(
             RawCall(
@@ -237,6 +246,7 @@ class _Reader:
                 writes=(result.storage,),
                 in_place=(False,),
                 flops=0,
+                node=node,
                 control=set(held),
             )
         )
@@ -282,6 +292,7 @@ class _Reader:
             ),
             unique_id=_text(node.primal_attr, "unique_id"),
             forward_id=_text(node.primal_attr, "forward_unique_id"),
+            node=len(self.node_results),
             control=held,
         )
         if primitives.has_hidden_state(attributes):
@@ -340,7 +351,7 @@ class _Reader:
     def _collect_results(self, value: Any, results: list[TensorView]) -> None:
         if isinstance(value, TensorView):
             if self.storages[value.storage].source == "input":
-                value = self._add_copy("Default/TensorMove-op", "TensorMove", value, (), value.shape, set())
+                value = self._add_copy("Default/TensorMove-op", "TensorMove", value, (), value.shape, set(), -1)
             results.append(value)
         elif isinstance(value, tuple):
             for v in value:

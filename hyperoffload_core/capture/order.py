@@ -73,4 +73,5 @@ def _reordered(raw: RawGraph, order: list[int]) -> RawGraph:
         storages=[replace(s, call=place.get(s.call, -1)) for s in raw.storages],
         inputs=raw.inputs,
         results=raw.results,
+        node_results=raw.node_results,
     )

@@ -34,7 +34,10 @@ class RawStorage:
 
 @dataclass
 class RawCall:
-    """A primitive call before names, classes and phases are known."""
+    """A primitive call before names, classes and phases are known.
+
+    ``node`` is its place among MindIR's nodes, constants left out; -1 for a call that MindSpore's graph does not have.
+    """
 
     primitive: str
     domain: str
@@ -47,17 +50,22 @@ class RawCall:
     flops: int
     unique_id: str = ""
     forward_id: str = ""
+    node: int = -1
     control: set[int] = field(default_factory=set)
 
 
 @dataclass
 class RawGraph:
-    """Calls in execution order; ``inputs`` are storages of the cell's inputs in order."""
+    """Calls in execution order; ``inputs`` are storages of the cell's inputs in order.
+
+    ``node_results[n]`` is what MindIR's node n gives, constants left out: a view, a constant, a tuple, or a `State`.
+    """
 
     calls: list[RawCall]
     storages: list[RawStorage]
     inputs: list[int]
     results: list[TensorView]
+    node_results: list[Any]
 
 
 def tensors_in(argument: Any) -> list[TensorView]:
