@@ -1,0 +1,69 @@
+#include "pages.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <string>
+
+#include "failure.h"
+
+namespace hyperoffload {
+
+namespace {
+
+constexpr int64_t HUGE_PAGE_BYTES = 2 << 20;
+
+char *map(int64_t bytes, int flags, int fd, int64_t offset) {
+  void *address = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, flags, fd, offset);
+  if (address == MAP_FAILED) system_failure("mapping " + std::to_string(bytes) + " bytes of memory");
+  return static_cast<char *>(address);
+}
+
+void unmap(char *address, int64_t bytes) {
+  if (bytes > 0) munmap(address, static_cast<size_t>(bytes));
+}
+
+}  // namespace
+
+int64_t page_bytes() {
+  static const int64_t bytes = sysconf(_SC_PAGESIZE);
+  return bytes;
+}
+
+int64_t whole_pages(int64_t bytes) { return (bytes + page_bytes() - 1) / page_bytes() * page_bytes(); }
+
+void release_pages(void *address, int64_t bytes) {
+  const auto begin = reinterpret_cast<int64_t>(address);
+  const int64_t first = whole_pages(begin);
+  const int64_t last = (begin + bytes) / page_bytes() * page_bytes();
+  // Refused only for locked memory, which then stays resident.
+  if (last > first) madvise(reinterpret_cast<void *>(first), static_cast<size_t>(last - first), MADV_DONTNEED);
+}
+
+Pages Pages::anonymous(int64_t bytes) {
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  if (bytes < HUGE_PAGE_BYTES) return {map(bytes, flags, -1, 0), bytes};
+  // Aligned to a huge page: one more is mapped, and what lies before and after is cut off.
+  char *mapped = map(bytes + HUGE_PAGE_BYTES, flags, -1, 0);
+  const int64_t before = (HUGE_PAGE_BYTES - reinterpret_cast<int64_t>(mapped) % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
+  unmap(mapped, before);
+  unmap(mapped + before + bytes, HUGE_PAGE_BYTES - before);
+  madvise(mapped + before, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+  return {mapped + before, bytes};
+}
+
+Pages Pages::of_file(int fd, int64_t bytes, int64_t offset) { return {map(bytes, MAP_SHARED, fd, offset), bytes}; }
+
+Pages::~Pages() {
+  if (address_ != nullptr) unmap(address_, bytes_);
+}
+
+void Pages::become(Pages &&other) {
+  const auto size = static_cast<size_t>(bytes_);
+  if (mremap(other.address_, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, address_) == MAP_FAILED)
+    system_failure("replacing " + std::to_string(bytes_) + " bytes of a parameter's memory");
+  other.address_ = nullptr;
+}
+
+}  // namespace hyperoffload
