@@ -23,11 +23,13 @@ TOKEN = "token"
 @dataclass(frozen=True, slots=True)
 class Expected:
     """What a node must be: primitive, scope (without the ``-opN`` MindSpore numbers it with), and result, for example
-    ``float32[2,32,64]`` or ``(float32[2],float32[2])``; "" where MindIR does not say."""
+    ``float32[2,32,64]`` or ``(float32[2],float32[2])``; "" where MindIR does not say. ``inputs`` are what it takes, ""
+    for a constant; the inputs of a graph's nodes are compared where any node of the plan names its own."""
 
     primitive: str
     scope: str
     result: str
+    inputs: tuple[Ref, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Plan:
 def plan_text(plan: Plan) -> str:
     """The plan as the compiler pass reads it: one line each, fields separated by tabs."""
     lines = [("hyperoffload.plan", str(VERSION)), ("graph", plan.name, str(len(plan.nodes)))]
-    lines += [("node", n.primitive, n.scope, n.result) for n in plan.nodes]
+    lines += [("node", n.primitive, n.scope, n.result, *n.inputs) for n in plan.nodes]
     for edit in plan.edits:
         if isinstance(edit, NewNode):
             lines.append(("new", str(edit.id), edit.primitive, edit.result, edit.scope, *edit.inputs))

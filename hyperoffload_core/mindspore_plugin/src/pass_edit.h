@@ -1,0 +1,21 @@
+// A plan applied to MindSpore's graph.
+#ifndef HYPEROFFLOAD_PASS_EDIT_H
+#define HYPEROFFLOAD_PASS_EDIT_H
+
+#include "pass_graph.h"
+#include "pass_plan.h"
+
+namespace hyperoffload {
+
+struct Applied {
+  size_t new_nodes;
+  size_t changed_inputs;
+  Names names;  // of all calls, the new ones too
+};
+
+// Applies all edits of a plan that check_plan has found to fit. Nothing of the graph has changed where this throws.
+Applied apply(const Plan &plan, const mindspore::FuncGraphPtr &graph, const std::vector<mindspore::CNodePtr> &calls);
+
+}  // namespace hyperoffload
+
+#endif  // HYPEROFFLOAD_PASS_EDIT_H
