@@ -1,0 +1,249 @@
+"""From a chain to edits of MindSpore's graph: cache operators put in, and edges that force the chain's order.
+
+What the graph says by itself is not said twice: an op that takes the result of the op before it gets no edge. Edges
+between side effects (`UpdateState`) are cut, since the chain orders everything and may order updates otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hyperoffload_core.capture import views
+from hyperoffload_core.errors import UserError
+from hyperoffload_core.mindspore_plugin.chain import Chain, Done, Move, Release, RunOp, Start
+from hyperoffload_core.mindspore_plugin.edits import TOKEN, Edit, NewNode, Plan, Ref, SetInput
+from hyperoffload_core.mindspore_plugin.nodes import LiveGraph, is_full_view
+from hyperoffload_core.program import TensorView
+from hyperoffload_core.schedule import Schedule
+
+SCOPE = "HyperOffload"
+_STATE = "UpdateState"
+
+
+class InsertionError(UserError):
+    """A schedule that cannot be put into MindSpore's graph."""
+
+
+def tensor_roots(live: LiveGraph) -> dict[int, Ref]:
+    """For each storage of the step the node that gives the whole of it: what a Store can take.
+
+    Left out: what is handed in or persistent, what several ops write, and what no node gives as a whole.
+    """
+    writers: dict[int, int] = {}
+    for op in live.graph.ops:
+        for storage in op.writes:
+            writers[storage] = writers.get(storage, 0) + 1
+    roots: dict[int, Ref] = {}
+    ops = set(live.op_nodes)
+    for n, node in enumerate(live.nodes):
+        whole = is_full_view(node.gives, live.graph)
+        if not whole or not (n in ops or node.expected.primitive == "TupleGetItem"):
+            continue
+        storage = live.graph.storages[node.gives.storage]
+        if not storage.persistent and storage.tensor_class != "input" and writers.get(storage.id) == 1:
+            roots.setdefault(storage.id, f"n{n}")
+    return roots
+
+
+def last_readers(schedule: Schedule) -> dict[int, int]:
+    """For each storage of the step the last position at which its memory may be read: by an op that accesses it, or
+    one that accesses what MindSpore may only show differently (its strided views)."""
+    position = {op: n for n, op in enumerate(schedule.order)}
+    last = {
+        s: max((position[a.op] for a in accesses), default=-1) for s, accesses in enumerate(schedule.graph.accesses)
+    }
+    for op in reversed(schedule.graph.ops):
+        if views.is_view(op.primitive):
+            for base in op.reads:
+                last[base] = max(last[base], *(last[shown] for shown in op.writes))
+    return {s.id: last[s.id] for s in schedule.graph.storages if not s.persistent and s.tensor_class != "input"}
+
+
+def plan_edits(
+    live: LiveGraph, schedule: Schedule, chain: Chain, kernel_id: Callable[[int], int], *, marks: bool
+) -> Plan:
+    """The edits for target ``cpu``.
+
+    ``kernel_id(index)`` is what a node hands to its kernel to mean the move of that index. ``marks`` adds a time stamp
+    after every op (its index is the op). Raises `InsertionError`.
+    """
+    return _Editor(live, schedule, chain, kernel_id, marks).plan()
+
+
+class _Editor:
+    """``current[storage]`` is where a storage's value is, once it is no longer what its op gave."""
+
+    def __init__(
+        self, live: LiveGraph, schedule: Schedule, chain: Chain, kernel_id: Callable[[int], int], marks: bool
+    ) -> None:
+        self.live, self.schedule, self.chain = live, schedule, chain
+        self.kernel_id, self.marks = kernel_id, marks
+        self.op_nodes = frozenset(live.op_nodes)
+        self.roots = tensor_roots(live)
+        self.edits: list[Edit] = []
+        self.count = 0
+        self.current: dict[int, Ref] = {}
+        self.in_flight: dict[int, Ref] = {}
+        self.rebuilt: dict[tuple[int, tuple[Ref, ...]], Ref] = {}
+        self.done_nodes: set[int] = set()
+        # `token` says that everything up to some point has happened; `last` is the end of the chain.
+        self.token: Ref = ""
+        self.last: Ref = ""
+
+    def plan(self) -> Plan:
+        self._cut_side_effect_edges()
+        self.token = self.last = self._new("HyperBegin", (self._number(0),), TOKEN)
+        for item in self.chain.items:
+            match item:
+                case RunOp(op):
+                    self._run(op)
+                case Start(move):
+                    self._start(move)
+                case Done(move):
+                    self._done(move)
+                case Release(storage):
+                    self._advance("HyperRelease", self._number(storage), self._value(storage))
+        self._advance("HyperEnd", self._number(0))
+        result = self._rebuild(self.live.result, {})
+        end = self._new("Depend", (result, self.token), f"like {result}")
+        self.edits.append(SetInput(len(self.live.nodes), 0, end))
+        return Plan(self.live.graph.name, "cpu", tuple(n.expected for n in self.live.nodes), tuple(self.edits))
+
+    def _new(self, primitive: str, inputs: tuple[Ref, ...], result: str) -> Ref:
+        self.edits.append(NewNode(self.count, primitive, inputs, result, SCOPE))
+        self.count += 1
+        return f"x{self.count - 1}"
+
+    def _number(self, index: int) -> Ref:
+        return f"i{self.kernel_id(index)}"
+
+    def _cut_side_effect_edges(self) -> None:
+        for n, node in enumerate(self.live.nodes):
+            if node.expected.primitive in (_STATE, "MakeTuple"):
+                continue
+            for position, ref in enumerate(node.inputs):
+                if self._is_state(ref) or (node.expected.primitive == "Depend" and position == 1):
+                    self.edits.append(SetInput(n, position, "U"))
+
+    def _is_state(self, ref: Ref) -> bool:
+        return ref.startswith("n") and self.live.nodes[int(ref[1:])].expected.primitive == _STATE
+
+    def _chained_token(self) -> Ref:
+        """A token that stands for the whole chain so far."""
+        if self.last != self.token:
+            self.token = self._new("Depend", (self.token, self.last), TOKEN)
+        return self.token
+
+    def _advance(self, primitive: str, number: Ref, *tensors: Ref) -> None:
+        self.token = self.last = self._new(primitive, (number, *tensors, self._chained_token()), TOKEN)
+
+    # Ops.
+
+    def _run(self, op: int) -> None:
+        n = self.live.op_nodes[self.schedule.graph.origins[op]]
+        if n < 0 or n in self.done_nodes:
+            return
+        if self.schedule.graph.ops[op].recompute_of is not None:
+            raise InsertionError(
+                f"the schedule runs {self.schedule.graph.ops[op].name} a second time, which MindSpore's graph mode is "
+                "not made to do here; compile without recomputation"
+            )
+        self.done_nodes.add(n)
+        node = self.live.nodes[n]
+        inputs = [ref if not ref or self._is_state(ref) else self._rebuild(ref, {}) for ref in node.inputs]
+        changed = {p for p, (old, new) in enumerate(zip(node.inputs, inputs, strict=True)) if old != new}
+        if not any(self.last == ref or self.last in self._sources(ref) for ref in inputs):
+            held = self._held_input(inputs)
+            if held is not None:
+                inputs[held] = self._new("Depend", (inputs[held], self.last), f"like {inputs[held]}")
+                changed.add(held)
+        self.edits += [SetInput(n, p, inputs[p]) for p in sorted(changed)]
+        self.last = f"n{n}"
+        if self.marks:
+            self._advance("HyperMark", self._number(op))
+
+    def _held_input(self, inputs: list[Ref]) -> int | None:
+        """The input to hold an op back by: a tensor rather than a tuple, a node rather than a parameter."""
+
+        def rank(position: int) -> tuple[bool, bool]:
+            ref = inputs[position]
+            node = self.live.nodes[int(ref[1:])] if ref.startswith("n") else None
+            return (node is not None and not isinstance(node.gives, TensorView), ref.startswith("p:"))
+
+        usable = [p for p, ref in enumerate(inputs) if ref and ref != "U" and not self._is_state(ref)]
+        return min(usable, key=rank, default=None)
+
+    def _sources(self, ref: Ref) -> set[Ref]:
+        """The ops whose results a value shows, by way of nodes that do no work."""
+        if not ref.startswith("n") or self._is_state(ref):
+            return set()
+        n = int(ref[1:])
+        if n in self.done_nodes:
+            return {ref}
+        node = self.live.nodes[n]
+        through = node.inputs[:1] if node.expected.primitive in ("Depend", "Load") else node.inputs
+        return set().union(*(self._sources(i) for i in through))
+
+    def _rebuild(self, ref: Ref, seen: dict[Ref, Ref]) -> Ref:
+        """The value as it is now: where a storage was brought back, the nodes that show it are made anew on it."""
+        if not ref.startswith("n"):
+            return ref
+        if ref in seen:
+            return seen[ref]
+        n = int(ref[1:])
+        node = self.live.nodes[n]
+        is_op = n in self.op_nodes
+        whole = is_full_view(node.gives, self.live.graph)
+        if whole and node.gives.storage in self.current and self._like_root(n):
+            result = self.current[node.gives.storage]
+        elif is_op or node.expected.primitive == "Load":
+            result = ref
+        elif node.expected.primitive == "Depend":
+            result = self._rebuild(node.inputs[0], seen)
+        else:
+            inputs = tuple(i if not i or self._is_state(i) else self._rebuild(i, seen) for i in node.inputs)
+            if inputs == node.inputs:
+                result = ref
+            else:
+                key = (n, inputs)
+                if key not in self.rebuilt:
+                    kept = tuple("" if new == old else new for new, old in zip(inputs, node.inputs, strict=True))
+                    self.rebuilt[key] = self._new(f"clone n{n}", kept, f"like n{n}")
+                result = self.rebuilt[key]
+        seen[ref] = result
+        return result
+
+    def _like_root(self, n: int) -> bool:
+        """Whether the node gives its storage in the shape in which it is brought back."""
+        gives = self.live.nodes[n].gives
+        root = self.live.nodes[int(self.roots[gives.storage][1:])].gives
+        return bool(gives.shape == root.shape and gives.dtype == root.dtype)
+
+    def _value(self, storage: int) -> Ref:
+        return self.current.get(storage, self.roots[storage])
+
+    # Cache operators.
+
+    def _start(self, move: Move) -> None:
+        number = self._number(move.index)
+        if move.kind == "detach":
+            self._advance("HyperDetach", number)
+        elif self.schedule.graph.storages[move.storage].persistent:
+            self._advance("HyperStore" if move.kind == "store" else "HyperPrefetch", number)
+        elif move.kind == "store":
+            self._advance("HyperStore", number, self._value(move.storage))
+        else:
+            token = self._chained_token()
+            result = f"like {self.roots[move.storage]}"
+            self.last = self.in_flight[move.storage] = self._new("HyperPrefetch", (number, token), result)
+
+    def _done(self, move: Move) -> None:
+        number = self._number(move.index)
+        name = "HyperStoreDone" if move.kind == "store" else "HyperPrefetchDone"
+        if self.schedule.graph.storages[move.storage].persistent:
+            self._advance(name, number)
+        elif move.kind == "store":
+            self._advance(name, number, self._value(move.storage))
+        else:
+            self.current[move.storage] = self.in_flight.pop(move.storage)
+            self._advance(name, number, self.current[move.storage])
