@@ -17,7 +17,6 @@ from hyperoffload_core.mindspore_plugin.edits import Target
 from hyperoffload_core.mindspore_plugin.toolchain import build_kernels, build_pass
 
 PASS = "hyperoffload"
-KERNELS_VARIABLE = "MS_OP_PLUGIN_PATH"
 DUMP_VARIABLE = "HYPEROFFLOAD_DUMP"
 
 
@@ -37,31 +36,31 @@ class Refused:
 
 
 def prepare() -> Path:
-    """Let MindSpore find our kernels; returns the path of their library.
+    """Build both libraries where they are not there yet; returns the kernels'. Raises `UserError` where that cannot be.
 
-    MindSpore reads ``MS_OP_PLUGIN_PATH`` once in a process, when it first selects a kernel: at the first op run in
-    PyNative mode, or at the first graph compiled to be run (an export is none). Raises `UserError` where the variable
-    names another library, for it can name only one.
+    Nothing need be set before ``import mindspore``, and it does not matter what has run before: the pass makes each
+    cache operator a call of MindSpore's own primitive ``Custom``, which names our library and its function.
+
+    The other way MindSpore has, a library of operators named in ``MS_OP_PLUGIN_PATH``, is not used. MindSpore 2.10
+    reads that variable once, when it first selects a kernel; it takes one library only, which may be a user's own; and
+    while it is set, whatever the library holds, MindSpore on CPU passes views (`mint.transpose`, `chunk`, `split`,
+    `select` and the like) to its own kernels as if they were contiguous, so plain models compute wrong results.
     """
-    kernels = build_kernels()
-    named = os.environ.get(KERNELS_VARIABLE)
-    if named and Path(named).resolve() != kernels.resolve():
-        raise UserError(
-            f"{KERNELS_VARIABLE} names {named}, and MindSpore loads one library of kernels only; unset it for this run"
-        )
-    os.environ[KERNELS_VARIABLE] = str(kernels)
-    return kernels
+    build_pass()
+    return build_kernels()
 
 
 @cache
 def register(target: Target) -> None:
     """Let MindSpore run the pass on every graph it compiles for ``target``. Raises `UserError`."""
-    library = build_pass()
+    library = _library()
     import mindspore.graph as graph
 
+    if target == "cpu":
+        library.hyperoffload_pass_set_kernels(os.fsencode(build_kernels()))
     kind = graph.CustomPassType.FULL_GRAPH
-    if not graph.register_custom_pass(PASS, str(library), target, kind):
-        raise UserError(f"MindSpore did not take the compiler pass {library}; its own log says why")
+    if not graph.register_custom_pass(PASS, str(build_pass()), target, kind):
+        raise UserError("MindSpore did not take our compiler pass; its own log says why")
 
 
 def set_plan(text: str) -> None:
@@ -104,6 +103,8 @@ def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(str(build_pass()))
     library.hyperoffload_pass_set_plan.argtypes = [ctypes.c_char_p]
     library.hyperoffload_pass_set_plan.restype = None
+    library.hyperoffload_pass_set_kernels.argtypes = [ctypes.c_char_p]
+    library.hyperoffload_pass_set_kernels.restype = None
     library.hyperoffload_pass_set_dump.argtypes = [ctypes.c_char_p]
     library.hyperoffload_pass_set_dump.restype = None
     library.hyperoffload_pass_report.argtypes = []

@@ -5,7 +5,7 @@ installed at; the kernels know nothing of MindSpore. Both are kept in ``$XDG_CAC
 ``~/.cache/hyperoffload``), each in a folder named by everything it was made from: compiler, flags, sources, MindSpore.
 Such a folder is there whole or not at all, and of two processes that want it at once one builds and the other waits.
 
-Nothing here imports mindspore: what must be set before it is imported needs the kernels' path.
+Nothing here imports mindspore: a missing compiler is said before the seconds that takes.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ namespace {
 std::mutex mutex;
 std::string plan_text;
 std::string report;
+std::string kernels_path;
 std::string dump_folder;
 
 // PLAN-N.before.txt and PLAN-N.after.txt, N being the first number that is free.
@@ -68,7 +69,7 @@ std::string run(const mindspore::FuncGraphPtr &graph) {
   }
   dump.write("before", listing(graph, names));
   check_plan(plan, describe(graph, calls));
-  const Applied applied = apply(plan, graph, calls);
+  const Applied applied = apply(plan, kernels_path, graph, calls);
   dump.write("after", listing(graph, applied.names));
   return "applied\t" + std::to_string(applied.new_nodes) + "\t" + std::to_string(applied.changed_inputs);
 }
@@ -115,6 +116,12 @@ __attribute__((visibility("default"))) void hyperoffload_pass_set_plan(const cha
   const std::lock_guard<std::mutex> lock(hyperoffload::mutex);
   hyperoffload::plan_text = text == nullptr ? "" : text;
   hyperoffload::report.clear();
+}
+
+// The library whose functions the cache operators are; "" where MindSpore has them itself.
+__attribute__((visibility("default"))) void hyperoffload_pass_set_kernels(const char *path) {
+  const std::lock_guard<std::mutex> lock(hyperoffload::mutex);
+  hyperoffload::kernels_path = path == nullptr ? "" : path;
 }
 
 // What became of the plan in the last compile: "applied<TAB>new nodes<TAB>changed inputs", "refused<TAB>sentence", or ""

@@ -1,5 +1,7 @@
 #include "pass_edit.h"
 
+#include <dlfcn.h>
+
 #include <memory>
 
 #include "mindspore/core/include/abstract/abstract_value.h"
@@ -58,14 +60,58 @@ abstract::AbstractBasePtr result_of(const Edit &edit, const Values &values) {
   return edit.result == "U" ? mindspore::kUMonad->ToAbstract() : result_like(edit, values);
 }
 
-CNodePtr new_call(const Edit &edit, const FuncGraphPtr &graph, const Values &values) {
+// The functions of a library, held open so that it stays the one that MindSpore calls.
+class Library {
+ public:
+  explicit Library(const std::string &path)
+      : path_(path), handle_(path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL)) {
+    if (!path.empty() && handle_ == nullptr) {
+      throw Refusal("the kernels of the cache operators cannot be loaded: " + std::string(dlerror()));
+    }
+  }
+  ~Library() {
+    if (handle_ != nullptr) {
+      dlclose(handle_);
+    }
+  }
+  Library(const Library &) = delete;
+  Library &operator=(const Library &) = delete;
+
+  bool has(const std::string &function) const {
+    return handle_ != nullptr && dlsym(handle_, function.c_str()) != nullptr;
+  }
+  const std::string &path() const { return path_; }
+
+ private:
+  const std::string path_;
+  void *const handle_;
+};
+
+// MindSpore calls a function of a library through its primitive Custom. The other way, a library of operators in
+// MS_OP_PLUGIN_PATH, makes MindSpore 2.10 pass views to its own kernels as if they were contiguous.
+mindspore::PrimitivePtr new_primitive(const std::string &name, const Library &kernels) {
+  if (!kernels.has(name)) {
+    return std::make_shared<mindspore::Primitive>(name);
+  }
+  const auto primitive = std::make_shared<mindspore::Primitive>("Custom");
+  const std::string function = kernels.path() + ":" + name;
+  (void)primitive->AddAttr("func_type", mindspore::MakeValue(std::string("aot")));
+  (void)primitive->AddAttr("func_name", mindspore::MakeValue(function));
+  (void)primitive->AddAttr("uniq_name", mindspore::MakeValue("Custom_" + function));
+  (void)primitive->AddAttr("imply_path", mindspore::MakeValue(std::string()));
+  (void)primitive->AddAttr("multi_output", mindspore::MakeValue(false));
+  (void)primitive->AddAttr("autodiff", mindspore::MakeValue(false));
+  return primitive;
+}
+
+CNodePtr new_call(const Edit &edit, const Library &kernels, const FuncGraphPtr &graph, const Values &values) {
   mindspore::PrimitivePtr primitive;
   CNodePtr source;
   if (edit.primitive.rfind("clone ", 0) == 0) {
     source = values.at(edit.primitive.substr(6))->cast<CNodePtr>();
     primitive = mindspore::GetValueNode<mindspore::PrimitivePtr>(source->input(0));
   } else {
-    primitive = std::make_shared<mindspore::Primitive>(edit.primitive);
+    primitive = new_primitive(edit.primitive, kernels);
   }
   mindspore::AnfNodePtrList inputs = {constant(primitive)};
   for (size_t i = 0; i < edit.refs.size(); i++) {
@@ -116,7 +162,9 @@ void set_inputs(const FuncGraphPtr &graph, const std::vector<Change> &changes) {
 
 }  // namespace
 
-Applied apply(const Plan &plan, const FuncGraphPtr &graph, const std::vector<CNodePtr> &calls) {
+Applied apply(const Plan &plan, const std::string &kernels, const FuncGraphPtr &graph,
+              const std::vector<CNodePtr> &calls) {
+  const Library library(kernels);
   Values values = values_of(graph, calls);
   std::vector<Change> changes;
   Applied applied{0, 0, {}};
@@ -126,7 +174,7 @@ Applied apply(const Plan &plan, const FuncGraphPtr &graph, const std::vector<CNo
   for (const Edit &edit : plan.edits) {
     if (edit.kind == Edit::Kind::kNewNode) {
       const std::string name = "x" + std::to_string(edit.node);
-      const auto call = new_call(edit, graph, values);
+      const auto call = new_call(edit, library, graph, values);
       values[name] = call;
       applied.names[call.get()] = name;
       applied.new_nodes++;

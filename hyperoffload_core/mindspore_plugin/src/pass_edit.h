@@ -14,7 +14,9 @@ struct Applied {
 };
 
 // Applies all edits of a plan that check_plan has found to fit. Nothing of the graph has changed where this throws.
-Applied apply(const Plan &plan, const mindspore::FuncGraphPtr &graph, const std::vector<mindspore::CNodePtr> &calls);
+// A new node whose primitive is a function of the library `kernels` becomes a call of that function.
+Applied apply(const Plan &plan, const std::string &kernels, const mindspore::FuncGraphPtr &graph,
+              const std::vector<mindspore::CNodePtr> &calls);
 
 }  // namespace hyperoffload
 
