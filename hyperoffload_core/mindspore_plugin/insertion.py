@@ -67,10 +67,10 @@ def plan_edits(
     ``kernel_id(index)`` is what a node hands to its kernel to mean the move of that index. ``marks`` adds a time stamp
     after every op (its index is the op). Raises `InsertionError`.
     """
-    return _Editor(live, schedule, chain, kernel_id, marks).plan()
+    return Editor(live, schedule, chain, kernel_id, marks).plan()
 
 
-class _Editor:
+class Editor:
     """``current[storage]`` is where a storage's value is, once it is no longer what its op gave."""
 
     def __init__(
@@ -151,16 +151,19 @@ class _Editor:
         self.done_nodes.add(n)
         node = self.live.nodes[n]
         inputs = [ref if not ref or self._is_state(ref) else self._rebuild(ref, {}) for ref in node.inputs]
-        changed = {p for p, (old, new) in enumerate(zip(node.inputs, inputs, strict=True)) if old != new}
-        if not any(self.last == ref or self.last in self._sources(ref) for ref in inputs):
-            held = self._held_input(inputs)
-            if held is not None:
-                inputs[held] = self._new("Depend", (inputs[held], self.last), f"like {inputs[held]}")
-                changed.add(held)
-        self.edits += [SetInput(n, p, inputs[p]) for p in sorted(changed)]
+        self._hold_back(n, inputs)
+        self.edits += [SetInput(n, p, i) for p, i in enumerate(inputs) if i != node.inputs[p]]
         self.last = f"n{n}"
         if self.marks:
             self._advance("HyperMark", self._number(op))
+
+    def _hold_back(self, n: int, inputs: list[Ref]) -> None:
+        """The node waits for what stands before it in the chain, by one of its inputs if not by what it takes."""
+        if any(self.last == ref or self.last in self._sources(ref) for ref in inputs):
+            return
+        held = self._held_input(inputs)
+        if held is not None:
+            inputs[held] = self._new("Depend", (inputs[held], self.last), f"like {inputs[held]}")
 
     def _held_input(self, inputs: list[Ref]) -> int | None:
         """The input to hold an op back by: a tensor rather than a tuple, a node rather than a parameter."""
