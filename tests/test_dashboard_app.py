@@ -21,7 +21,7 @@ from read_only import run_beside_read_only
 from app.dashboard import create_app
 from app.dashboard.pages import compare, missing, new, run, runs, tune
 from app.dashboard.pages.job_panel import view as job_words
-from app.dashboard.state import State
+from app.dashboard.state import State, current_state
 from app.dashboard.views.policy import Draft
 from app.jobs import JobView
 from db.database import open_database
@@ -60,7 +60,7 @@ def ask(filled: Path) -> Iterator[Callable[..., str]]:
     """Render a page's layout over the filled database; the answer is its JSON."""
     app = create_app(filled)
 
-    def asked(layout: Callable[..., Any], **query: str) -> str:
+    def asked(layout: Callable[..., Any], **query: Any) -> str:
         with app.server.app_context():
             return rendered(layout(**query))
 
@@ -249,8 +249,11 @@ def test_a_run_that_failed_or_is_incomplete_says_why(ask: Callable[..., str]) ->
 
 
 def test_numbers_say_whether_they_were_measured(ask: Callable[..., str]) -> None:
-    assert "Every number measured." in ask(run.layout, run_id="1")
-    assert "Every number predicted." in ask(run.layout, run_id="2")
+    def below(run_id: int) -> list[Any]:
+        return run.below(current_state().step(run_id), "", "")
+
+    assert "Every number measured." in ask(below, run_id=1)
+    assert "Every number predicted." in ask(below, run_id=2)
 
 
 def test_the_step_in_the_address_is_shown_and_a_wrong_one_is_the_median(ask: Callable[..., str]) -> None:

@@ -46,6 +46,15 @@
     place(low / whole, high / whole);
   }
 
+  // What stands below the timeline is asked for when the timeline has been shown, so that it need not wait for it.
+  function askForRest(chart) {
+    if (!chart.querySelector(".scatterlayer .trace")) return;
+    chart.removeListener("plotly_afterplot", chart.askForRest);
+    requestAnimationFrame(() =>
+      setTimeout(() => document.getElementById("run-rest") && dash_clientside.set_props("run-drawn-first", { data: true })),
+    );
+  }
+
   // Charts come and go with the pages; each is followed from the moment it is there.
   new MutationObserver(() => {
     for (const chart of document.querySelectorAll("#run-timeline .js-plotly-plot")) {
@@ -54,6 +63,9 @@
       chart.on("plotly_afterplot", follow);
       chart.on("plotly_relayout", follow);
       follow();
+      chart.askForRest = () => askForRest(chart);
+      chart.on("plotly_afterplot", chart.askForRest);
+      askForRest(chart);
     }
   }).observe(document.documentElement, { childList: true, subtree: true });
 

@@ -39,10 +39,12 @@ for (const event of ["scroll", "resize", "load", "click", "keyup"]) window.addEv
 
 window.dash_clientside = window.dash_clientside || {};
 window.dash_clientside.explaining = {
-  // Puts the search and the grouping into the address, beside what is there.
+  // Puts the search and the grouping into the address, beside what is there. Before its buttons are on the page the
+  // grouping stays what the address says.
   name_address: (search, group) => {
     const query = new URLSearchParams(window.location.search);
     for (const [key, value] of [["q", (search || "").trim()], ["group", group === "class" ? "" : group]]) {
+      if (value === undefined) continue;
       value ? query.set(key, value) : query.delete(key);
     }
     const text = query.toString().replaceAll("%3A", ":");

@@ -7,6 +7,7 @@ from typing import Any
 
 import dash
 from dash import Input, Output, dcc, html
+from dash import State as Given
 
 from app.dashboard import parts
 from app.dashboard.pages import (
@@ -22,7 +23,7 @@ from app.dashboard.pages import (
     run_transfers,
 )
 from app.dashboard.pages.guard import guarded
-from app.dashboard.pages.run_shown import RUN, shown_timeline
+from app.dashboard.pages.run_shown import RUN, SHOW, shown_timeline
 from app.dashboard.pages.runs_actions import deleted_page
 from app.dashboard.state import State, current_state
 from app.dashboard.views.address import Shown, run_number, shown_of
@@ -62,6 +63,19 @@ def register(app: dash.Dash, shared: State) -> None:
         data = trace_bytes(load_profile(shared.database, row.id), row.title, compress=True)
         return dcc.send_bytes(data, f"hyperoffload-run-{row.id}.trace.json.gz")
 
+    @app.callback(
+        Output("run-rest", "children"),
+        Output("run-search-help", "children"),
+        Input("run-drawn-first", "data"),
+        Given("run-search", "value"),
+        RUN,
+        SHOW,
+        prevent_initial_call=True,
+    )
+    def show_rest(_: bool, text: str | None, run: dict[str, Any], show: str) -> Any:
+        """What explains the timeline, asked for once it is on the screen (assets/brush.js)."""
+        return below(shown_timeline(shared, run, show).main, text or "", run["group"]), run_search.help_text()
+
 
 def layout(run_id: str = "", **query: str) -> Any:
     state = current_state()
@@ -82,7 +96,7 @@ def layout(run_id: str = "", **query: str) -> Any:
     view = state.step(run.id, step)
     first = _first_pick(view)
     picked = first if asked.picked is None else {"kind": asked.picked[0], "id": asked.picked[1]}
-    kept = {"id": run.id, "step": step, "kind": run.kind}
+    kept = {"id": run.id, "step": step, "kind": run.kind, "group": query.get("group", "")}
     timeline = shown_timeline(state, kept, asked.show or run.kind, asked.by, picked)
     at = view.peak[0] if asked.at is None else min(asked.at, timeline.end_ns - 1)
     window, selected = _within(asked.window, timeline.end_ns), _within(asked.selected, timeline.end_ns)
@@ -104,18 +118,21 @@ def layout(run_id: str = "", **query: str) -> Any:
             run_search.panel(view, query.get("q", "")),
             run_timeline.panel(run, timeline, step, asked),
             run_drag.panel(),
-            html.Div(
-                [
-                    html.Div([run_stalls.panel(), run_alive.panel(query.get("group", ""))], className="stack"),
-                    run_details.panel(),
-                ],
-                className="explaining",
-            ),
-            run_tiers.panel(),
-            run_addresses.panel(),
-            run_transfers.panel(view, query.get("q", "")),
+            dcc.Store(id="run-drawn-first"),
+            html.Div(id="run-rest"),
         ]
     )
+
+
+def below(view: StepView, text: str, group: str) -> list[Any]:
+    """All that stands below the timeline; ``text`` is the search in force, ``group`` how what is on the device is grouped."""
+    stack = html.Div([run_stalls.panel(), run_alive.panel(group)], className="stack")
+    return [
+        html.Div([stack, run_details.panel()], className="explaining"),
+        run_tiers.panel(),
+        run_addresses.panel(),
+        run_transfers.panel(view, text),
+    ]
 
 
 def _all_steps(state: State, run: RunRow, asked: Shown) -> Any:

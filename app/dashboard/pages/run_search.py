@@ -35,22 +35,20 @@ def register(app: dash.Dash, shared: State) -> None:
     @app.callback(
         Output("run-search", "error"),
         Output("run-found-summary", "children"),
-        Output("run-found", "rowData"),
-        Output("run-found", "style"),
+        Output("run-found-rows", "children"),
         Input("run-search", "value"),
         Input("run-show", "value"),
         RUN,
     )
     def search(text: str | None, show: str, run: dict[str, Any]) -> Any:
         if not (text or "").strip():
-            return None, None, [], {"display": "none"}
+            return None, None, None
         try:
             found = search_view(shown_timeline(shared, run, show).main, text or "")
         except FilterError as error:
             words = str(error)
-            return f"{words[:1].upper()}{words[1:]}.", None, [], {"display": "none"}
-        height = {"height": 40 + 34 * min(len(found.rows), 6), "display": "block" if found.rows else "none"}
-        return None, found.summary, found.rows, height
+            return f"{words[:1].upper()}{words[1:]}.", None, None
+        return None, found.summary, _table(list(found.rows)) if found.rows else None
 
     @app.callback(
         Output("run-cursor", "data", allow_duplicate=True),
@@ -75,7 +73,7 @@ def register(app: dash.Dash, shared: State) -> None:
         ClientsideFunction("explaining", "name_address"),
         Output("run-found-summary", "id"),
         Input("run-search", "value"),
-        Input("run-group", "value"),
+        Input("run-group", "value", allow_optional=True),
         prevent_initial_call=True,
     )
 
@@ -91,6 +89,23 @@ def panel(view: StepView, text: str = "") -> Any:
         size="sm",
         **{"aria-label": "Search ops, storages and transfers"},
     )
+    manual = html.Details(
+        [html.Summary("What can be searched"), html.Div(id="run-search-help")], className="search-help"
+    )
+    first = [html.Span([html.B(h.label), ": ", lead(h.text, h.pick, h.place, h.at_ns)]) for h in highlights(view)]
+    return html.Section(
+        [
+            html.Div(first, className="highlights") if first else None,
+            html.Div([field, html.Details(manual, className="search-help")], className="search-row"),
+            html.Div(id="run-found-summary", className="hint", role="status"),
+            html.Div(id="run-found-rows"),
+        ],
+        className="panel search",
+    )
+
+
+def help_text() -> list[Any]:
+    """The language of the search, every example a button that asks it."""
     rows = [
         html.Tr([html.Td(lead(f.example, find=f.example)), html.Td(f"{f.meaning[:1].upper()}{f.meaning[1:]}")])
         for f in FIELDS.values()
@@ -102,24 +117,15 @@ def panel(view: StepView, text: str = "") -> Any:
         *(part for e in EXAMPLES for part in (lead(e, find=e), ", ")),
         "or:",
     ]
-    help_text = html.Details(
-        [
-            html.Summary("What can be searched"),
-            html.P(words, className="explained"),
-            html.Table(html.Tbody(rows), className="plain"),
-        ],
-        className="search-help",
-    )
-    table = parts.grid(
-        "run-found", COLUMNS, [], getRowId="params.data.key", style={"display": "none"}, options={"rowHeight": 34}
-    )
-    first = [html.Span([html.B(h.label), ": ", lead(h.text, h.pick, h.place, h.at_ns)]) for h in highlights(view)]
-    return html.Section(
-        [
-            html.Div(first, className="highlights") if first else None,
-            html.Div([field, help_text], className="search-row"),
-            html.Div(id="run-found-summary", className="hint", role="status"),
-            table,
-        ],
-        className="panel search",
+    return [html.P(words, className="explained"), html.Table(html.Tbody(rows), className="plain")]
+
+
+def _table(rows: list[dict[str, Any]]) -> Any:
+    return parts.grid(
+        "run-found",
+        COLUMNS,
+        rows,
+        getRowId="params.data.key",
+        style={"height": 40 + 34 * min(len(rows), 6)},
+        options={"rowHeight": 34},
     )
