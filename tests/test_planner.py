@@ -199,11 +199,12 @@ def test_a_storage_that_is_overwritten_first_need_not_come_in() -> None:
     in_only = Hardware("in", "a slow way in", 1 << 30, Link(10**12, 0), Link(10**6, 0), "full")
     assert step_lower_bound_ns(b.graph(), (10, 10), in_only, 5000) == 20
     read = GraphBuilder("read")
-    old, y = read.storage("old", 9000, "kv_cache", True), read.storage("y", 1, "output")
-    read.op("use", [old], [y])
-    bound = step_lower_bound_ns(read.graph(), (10,), in_only, 5000)
-    comes_in_ns = (9000 + 1 - 5000) * 1000  # beside the output at the end, and the op waits for it
-    assert 0.9999 * comes_in_ns < bound <= comes_in_ns + 10
+    old, other = read.storage("old", 9000, "kv_cache", True), read.storage("other", 9000, "weight", True)
+    for storage in (old, other):
+        read.op("use", [storage], [read.storage("y", 1)])
+    bound = step_lower_bound_ns(read.graph(), (10, 10), in_only, 9001)
+    both_come_in_ns = 2 * 9000 * 1000  # each leaves for the other
+    assert 0.9999 * both_come_in_ns < bound <= both_come_in_ns + 20
 
 
 def test_unknown_strategies_and_options_are_named() -> None:
