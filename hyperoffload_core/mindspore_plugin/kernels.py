@@ -1,7 +1,7 @@
 """The cache operators' kernels from Python: sessions, their commands, regions and recorded events.
 
 The library is C++ (``src/``, built by `toolchain`); ``src/interface.h`` is its C interface and says what each call
-means. MindSpore loads the same file as its op plugin, so both see the same sessions.
+means. MindSpore calls kernels in the same file, so both see the same sessions.
 """
 
 from __future__ import annotations

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
+#include <system_error>
 
 #include "clock.h"
+#include "failure.h"
 
 namespace hyperoffload {
 
@@ -35,7 +38,12 @@ CopyThread::CopyThread(const char *name, const Pacing &pacing, uint64_t seed, Po
 CopyThread::~CopyThread() { close(); }
 
 void CopyThread::start() {
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  if (thread_.joinable()) return;
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error &error) {
+    throw Failure("a copy thread cannot be started: " + error.code().message());
+  }
 }
 
 void CopyThread::close() {
@@ -94,12 +102,12 @@ bool CopyThread::transfer(const Command &command) {
   const bool out = command.kind != ho_prefetch;
   if (region == nullptr) return move(out, pool_, command.address, command.bytes, command.pool_offset, pacing_.paced);
   const bool on_link = command.kind != ho_detach;
-  const Move move_region = [&](char *memory, int64_t bytes, int64_t pool_offset) {
+  const auto move_region = [&](char *memory, int64_t bytes, int64_t pool_offset) {
     return move(out, region->pool(), memory, bytes, pool_offset, on_link && pacing_.paced);
   };
-  if (command.kind == ho_store) return region->store(move_region);
-  if (command.kind == ho_prefetch) return region->prefetch(move_region);
-  return region->detach(move_region);
+  if (command.kind == ho_store) return region->store(std::cref(move_region));
+  if (command.kind == ho_prefetch) return region->prefetch(std::cref(move_region));
+  return region->detach(std::cref(move_region));
 }
 
 bool CopyThread::move(bool out, Pool &pool, char *memory, int64_t bytes, int64_t pool_offset, bool paced) {

@@ -1,5 +1,6 @@
-// The kernels of the cache operators, as MindSpore's op plugin calls them: inputs first, outputs last. The first input
-// is always session << 32 | index. Tokens only order the graph; a kernel writes its id into its own.
+// The kernels of the cache operators, as MindSpore's primitive Custom calls a function of a library: inputs first,
+// outputs last. The first input is always session << 32 | index. Tokens only order the graph; a kernel writes its id
+// into its own.
 //
 //   HyperBegin(id) -> token                      HyperEnd(id, token) -> token
 //   HyperStore(id, x, token) -> token            HyperStoreDone(id, x, token) -> token
@@ -99,14 +100,14 @@ int issue(const Arguments &arguments, ho_kind kind) {
   return run(arguments, [&](Session &session, int64_t index) {
     const Command &command = session.command(index, kind);
     const bool fills_output = kind == ho_prefetch && command.region == nullptr;
-    session.issue(index, kind, tensor(arguments, fills_output ? arguments.count - 1 : 1, command));
+    session.issue(index, tensor(arguments, fills_output ? arguments.count - 1 : 1, command));
     if (!fills_output) write_token(arguments);
   });
 }
 
 int done(const Arguments &arguments, ho_kind kind) {
   return run(arguments, [&](Session &session, int64_t index) {
-    session.done(index, kind, tensor(arguments, 1, session.command(index, kind)));
+    session.done(index, tensor(arguments, 1, session.command(index, kind)));
     write_token(arguments);
   });
 }
@@ -158,14 +159,3 @@ KERNEL(HyperRelease) {
     write_token(arguments);
   });
 }
-
-namespace {
-
-constexpr int OPS = 10;
-const char *ops[OPS] = {"HyperBegin",        "HyperEnd",    "HyperStore",      "HyperStoreDone", "HyperPrefetch",
-                        "HyperPrefetchDone", "HyperDetach", "HyperDetachDone", "HyperRelease",   "HyperMark"};
-
-}  // namespace
-
-HO_EXPORT int GetRegisteredOpCount() { return OPS; }
-HO_EXPORT const char **GetAllRegisteredOps() { return ops; }

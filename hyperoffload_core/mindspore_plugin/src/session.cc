@@ -142,7 +142,7 @@ const Command &Session::command(int64_t index, ho_kind kind) {
   return found;
 }
 
-void Session::issue(int64_t index, ho_kind, char *tensor) {
+void Session::issue(int64_t index, char *tensor) {
   Lock lock(progress_.mutex);
   check_step();
   Command &command = find(index);
@@ -155,7 +155,7 @@ void Session::issue(int64_t index, ho_kind, char *tensor) {
   thread_of(command).issue(command);
 }
 
-void Session::done(int64_t index, ho_kind kind, char *tensor) {
+void Session::done(int64_t index, char *tensor) {
   const int64_t called_ns = now_ns();
   int64_t waited_ns = 0;
   int64_t pages_bytes = 0;
@@ -175,7 +175,7 @@ void Session::done(int64_t index, ho_kind kind, char *tensor) {
         throw Failure(name(command) + " waits, itself or by others, for a command that is not issued");
       }
     }
-    if (kind == ho_store && command.region == nullptr) pages_bytes = command.bytes;
+    if (command.kind == ho_store && command.region == nullptr) pages_bytes = command.bytes;
   }
   release_pages(tensor, pages_bytes);
   events_.add({step_, index, ho_done, called_ns, called_ns, now_ns(), waited_ns});

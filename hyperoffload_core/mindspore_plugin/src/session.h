@@ -40,8 +40,8 @@ class Session {
   void begin(int64_t index);
   void end(int64_t index);
   const Command &command(int64_t index, ho_kind kind);
-  void issue(int64_t index, ho_kind kind, char *tensor);
-  void done(int64_t index, ho_kind kind, char *tensor);
+  void issue(int64_t index, char *tensor);
+  void done(int64_t index, char *tensor);
   void release(int64_t index, char *tensor, int64_t bytes);
   void mark(int64_t index);
 
