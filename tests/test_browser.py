@@ -113,6 +113,21 @@ def test_a_zoom_shows_what_the_database_holds(page: Page, served: Served) -> Non
         "low => document.querySelector('.js-plotly-plot').layout.xaxis.range[0] === low", arg=whole[0]
     )
 
+    # A zoom is not lost when the chart gets another size right after it, as it does while it is first drawn.
+    for part in (0.3, 0.7):
+        page.evaluate(
+            """at => {
+              const chart = document.querySelector('#run-timeline .js-plotly-plot');
+              window.Plotly.relayout(chart, { 'xaxis.range': [at, at * 1.01] });
+              window.Plotly.relayout(chart, { autosize: true });
+            }""",
+            whole[0] + (whole[1] - whole[0]) * part,
+        )
+        wanted = int((whole[0] + (whole[1] - whole[0]) * part) * 1e6)
+        page.wait_for_function(
+            "at => Math.abs(new URLSearchParams(location.search).get('window')?.split('-')[0] - at) <= 1", arg=wanted
+        )
+
 
 def test_a_selected_stretch_has_the_recorded_numbers_and_its_address_shows_it_again(page: Page, served: Served) -> None:
     """Select with the mouse, zoom with the brush and the keys, split the memory otherwise; the address restores it."""

@@ -73,8 +73,7 @@ def test_three_runs_another_baseline_another_axis_and_downloads(page: Page, serv
     page.locator("h1").click()
     page.keyboard.press("w")
     page.keyboard.press("w")
-    # A chart that is still being drawn lets a zoom pass: to and fro asks again for the same window.
-    again(page, f"{drawn} > 0 && {drawn} < {ops}", lambda: [page.keyboard.press(key) for key in "da"])
+    page.wait_for_function(f"() => {drawn} > 0 && {drawn} < {ops}")
 
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Markdown").click()

@@ -10,7 +10,7 @@ from dash import dcc, html
 
 from app.dashboard import parts, theme
 from app.dashboard.icons import icon
-from app.dashboard.pages import compare_events
+from app.dashboard.pages import compare_events, zooms
 from app.dashboard.pages.compare_events import AXIS_HINTS, MOST_OFFERED, chart, file_name, offered
 from app.dashboard.pages.compare_tables import numbers_table
 from app.dashboard.pages.compared import LABEL, compared_of, comparison_of
@@ -147,8 +147,10 @@ def _chart(state: State, asked: CompareAsked, compared: Compared) -> Any:
         "Curves and lanes",
         [
             _legend(compared),
+            zooms.store("compare-timeline"),
             dcc.Graph(
                 id="compare-timeline",
+                className=zooms.WATCHED,
                 figure=figure,
                 config={**theme.GRAPH_CONFIG, "toImageButtonOptions": image},
                 style={"height": height},

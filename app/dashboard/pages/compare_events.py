@@ -8,6 +8,7 @@ import dash
 from dash import ALL, ClientsideFunction, Input, Output, ctx, dcc
 from dash import State as Given
 
+from app.dashboard.pages import zooms
 from app.dashboard.pages.compare_tables import table_of
 from app.dashboard.pages.compared import LABEL, compared_of, comparison_of, labelled_of
 from app.dashboard.state import State
@@ -82,7 +83,7 @@ def register(app: dash.Dash, shared: State) -> None:
 
     @app.callback(
         Output("compare-timeline", "figure", allow_duplicate=True),
-        Input("compare-timeline", "relayoutData"),
+        zooms.zoomed("compare-timeline"),
         Given("compare-axis", "value"),
         _ASKED,
         prevent_initial_call=True,

@@ -9,6 +9,7 @@ from dash import ALL, Input, Output, ctx, dcc, html
 from dash import State as Given
 
 from app.dashboard import parts, theme
+from app.dashboard.pages import zooms
 from app.dashboard.pages.run_shown import RUN, SHOW, shown_timeline
 from app.dashboard.state import State
 from app.dashboard.views import addresses, pointing
@@ -30,9 +31,11 @@ def panel() -> Any:
         "Addresses",
         [
             dcc.Store(id="addresses-places"),
+            zooms.store("addresses-chart"),
             html.Div(id="addresses-legend", className="legend"),
             dcc.Graph(
                 id="addresses-chart",
+                className=zooms.WATCHED,
                 config=theme.GRAPH_CONFIG,
                 figure={"data": [], "layout": {**theme.figure_layout(addresses.HEIGHT), "xaxis": {"visible": False}}},
                 style={"height": addresses.HEIGHT},
@@ -82,7 +85,7 @@ def register(app: dash.Dash, shared: State) -> None:
     @app.callback(
         Output("run-target", "data", allow_duplicate=True),
         Output("addresses-places", "data"),
-        Input("addresses-chart", "relayoutData"),
+        zooms.zoomed("addresses-chart"),
         RUN,
         SHOW,
         prevent_initial_call=True,

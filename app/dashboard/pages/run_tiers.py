@@ -10,6 +10,7 @@ from dash import ALL, Input, Output, ctx, dcc, html
 from dash import State as Given
 
 from app.dashboard import parts, theme
+from app.dashboard.pages import zooms
 from app.dashboard.pages.run_shown import RUN, SHOW, shown_timeline
 from app.dashboard.state import State
 from app.dashboard.views import pointing, tiers
@@ -63,10 +64,17 @@ def panel() -> Any:
         "Storages, tier by tier",
         [
             dcc.Store(id="tiers-rows", data=[]),
+            zooms.store("tiers-chart"),
             dcc.Store(id="tiers-added", data=[]),
             controls,
             legend,
-            dcc.Graph(id="tiers-chart", config=theme.GRAPH_CONFIG, figure=blank(), style={"height": 200}),
+            dcc.Graph(
+                id="tiers-chart",
+                className=zooms.WATCHED,
+                config=theme.GRAPH_CONFIG,
+                figure=blank(),
+                style={"height": 200},
+            ),
             html.Details([html.Summary("The same as a table"), html.Div(id="tiers-table", className="scroll")]),
         ],
         hint="Those that stall most and the largest that move; what you pick is added. Drag to zoom, click to pick.",
@@ -132,7 +140,7 @@ def register(app: dash.Dash, shared: State) -> None:
 
     @app.callback(
         Output("run-target", "data", allow_duplicate=True),
-        Input("tiers-chart", "relayoutData"),
+        zooms.zoomed("tiers-chart"),
         RUN,
         SHOW,
         prevent_initial_call=True,

@@ -11,6 +11,7 @@ from dash import State as Given
 
 from app.dashboard import parts, theme
 from app.dashboard.icons import icon
+from app.dashboard.pages import zooms
 from app.dashboard.pages.run_shown import RUN, SHOW, shown_timeline
 from app.dashboard.state import State
 from app.dashboard.views import overview, pointing
@@ -41,7 +42,7 @@ def register(app: dash.Dash, shared: State) -> None:
         Output("run-window", "data"),
         Output("run-drawn", "children", allow_duplicate=True),
         Output("run-selection", "data", allow_duplicate=True),
-        Input("run-timeline", "relayoutData"),
+        zooms.zoomed("run-timeline"),
         RUN,
         SHOW,
         BY,
@@ -227,6 +228,7 @@ def panel(run: RunRow, timeline: Timeline, step: int | Literal["all"], shown: Sh
             html.Div(legend(timeline), className="legend", id="run-legend"),
             dcc.Graph(
                 id="run-timeline",
+                className=zooms.WATCHED,
                 figure=figure(timeline, window, shown.at, shown.selected),
                 config=theme.GRAPH_CONFIG,
                 style={"height": timeline.height},
@@ -241,6 +243,7 @@ def panel(run: RunRow, timeline: Timeline, step: int | Literal["all"], shown: Sh
             html.Div(detail_words(timeline, window), id="run-drawn", className="hint"),
             html.Div(id="run-selected", **{"aria-live": "polite"}),
             dcc.Store(id="run-query"),
+            zooms.store("run-timeline"),
         ],
         hint=HINT if step != "all" else HINT_ALL,
         tools=dmc.Group(tools, gap="xs"),
