@@ -285,18 +285,35 @@ def test_the_memory_of_a_region_in_the_pool_is_not_resident(opened: Callable[...
 def test_detaching_what_the_pool_has_not_writes_it_first(opened: Callable[..., Steps]) -> None:
     steps = opened()
     region = steps.session.region(PAGE, 0)
-    region.memory[:] = 5
     steps.session.region_command(1, "prefetch", region)
     steps.session.region_command(2, "detach", region)
-    for contents in (5, 6):  # the second time as a step that had failed: on the device though it is to be fetched
-        region.memory[:] = contents
-        steps.begin()
-        steps.prefetch(1)
-        steps.prefetch_done(1)
-        steps.detach(2)
-        steps.end()
-        assert (region.memory == contents).all()
-        region.to_device()
+    region.memory[:] = 5
+    region.to_pool()
+    region.to_device()
+    region.memory[:] = 6  # between steps, say by a checkpoint that is loaded
+    steps.begin()
+    steps.prefetch(1)
+    steps.prefetch_done(1)
+    steps.detach(2)
+    steps.end()
+    assert (region.memory == 6).all()
+    assert steps.session.stats().bytes_out == PAGE
+
+
+def test_detaching_what_the_pool_has_moves_no_bytes(opened: Callable[..., Steps]) -> None:
+    steps = opened()
+    region = steps.session.region(PAGE, 0)
+    steps.session.region_command(1, "prefetch", region)
+    steps.session.region_command(2, "detach", region)
+    region.memory[:] = 5
+    region.to_pool()
+    steps.begin()
+    steps.prefetch(1)
+    steps.prefetch_done(1)
+    steps.detach(2)
+    steps.end()
+    assert (region.memory == 5).all()
+    assert (steps.session.stats().bytes_in, steps.session.stats().bytes_out) == (PAGE, 0)
 
 
 def test_a_region_outlives_its_session_and_goes_with_its_last_array(kernels: Kernels) -> None:
@@ -463,6 +480,7 @@ def test_a_graph_that_does_not_fit_its_commands_fails_and_the_next_step_runs(
     with pytest.raises(RuntimeError) as again:
         steps.end()
     assert str(again.value) == sentence
+    assert steps.session.abandon() == sentence
     x, y = numbers(1000), np.empty(1000, np.float32)
     steps.begin()
     steps.store(1, x)
@@ -511,7 +529,7 @@ def test_a_step_that_was_left_in_the_middle_copies_nothing_after_it_is_abandoned
     steps.begin()
     steps.prefetch(1, y)
     start = time.perf_counter()
-    steps.session.abandon()
+    assert steps.session.abandon() == ""
     assert time.perf_counter() - start < 0.4
     with pytest.raises(RuntimeError, match="the step was abandoned"):
         steps.prefetch_done(1, y)

@@ -97,8 +97,7 @@ class Attached:
         try:
             return type(self.cell).compile_and_run(self.cell, *args, **kwargs)
         except Exception as error:
-            self.session.abandon()
-            said = self.kernels.last_error()
+            said = self.session.abandon()
             if said:
                 raise AttachError(f"the step stopped: {said}") from error
             raise

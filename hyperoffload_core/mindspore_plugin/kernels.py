@@ -70,6 +70,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ho_open": (_i64, [_text, _i64, _i64, _i64, _i64, _i64, _int, _int, _i64, ctypes.c_uint64]),
     "ho_close": (_int, [_i64]),
     "ho_abandon": (_int, [_i64]),
+    "ho_failure": (_text, [_i64]),
     "ho_tensor_command": (_int, [_i64, _i64, _i64, _i64, _i64]),
     "ho_region_command": (_int, [_i64, _i64, _i64, _i64]),
     "ho_command_after": (_int, [_i64, _i64, _i64]),
@@ -118,8 +119,8 @@ def load_kernels(path: Path) -> Kernels:
 class Region:
     """Memory for one parameter that keeps its address while its contents are on the device or in the pool.
 
-    `memory` (uint8) always shows the newest contents. The memory goes back when neither this nor an array or tensor
-    over it is left, whatever became of the session.
+    `memory` (uint8) always shows the newest contents. It stays as long as this, an array or tensor over it, or an open
+    session with a command for it.
     """
 
     kernels: Kernels
@@ -182,9 +183,12 @@ class Session:
         self.kernels.call("ho_get_stats", self.handle, ctypes.byref(stats))
         return Stats(**{name: getattr(stats, name) for name, *_ in _Stats._fields_})
 
-    def abandon(self) -> None:
-        """Ends a step that MindSpore left in the middle; nothing is being copied afterwards."""
+    def abandon(self) -> str:
+        """Ends a step that MindSpore left in the middle; nothing is being copied afterwards. Returns the sentence of
+        the kernel or copy that failed in it, "" where none did."""
+        failure = bytes(self.kernels.library.ho_failure(self.handle)).decode(errors="replace")
         self.kernels.call("ho_abandon", self.handle)
+        return failure
 
     def close(self) -> None:
         """Ends the copy threads. Regions stay as they are, with the pool they show."""

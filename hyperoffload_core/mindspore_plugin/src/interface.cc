@@ -71,6 +71,14 @@ int ho_abandon(int64_t session) {
   return guarded([&] { sessions().get(session)->abandon("the step was abandoned"); });
 }
 
+const char *ho_failure(int64_t session) {
+  thread_local std::string sentence;
+  return guarded("", [&] {
+    sentence = sessions().get(session)->failure();
+    return sentence.c_str();
+  });
+}
+
 int ho_tensor_command(int64_t session, int64_t index, int64_t kind, int64_t bytes, int64_t pool_offset) {
   return guarded([&] { sessions().get(session)->declare_tensor(index, kind, bytes, pool_offset); });
 }

@@ -51,6 +51,9 @@ HO_EXPORT int ho_close(int64_t session);
 // Ends a step that MindSpore left in the middle: when this returns, nothing is being copied.
 HO_EXPORT int ho_abandon(int64_t session);
 
+// Why the step that runs, or ran last, failed: a sentence, valid until this thread asks again; "" if it did not.
+HO_EXPORT const char *ho_failure(int64_t session);
+
 // Declares a Store or Prefetch of a tensor. Commands are declared between steps.
 HO_EXPORT int ho_tensor_command(int64_t session, int64_t index, int64_t kind, int64_t bytes, int64_t pool_offset);
 

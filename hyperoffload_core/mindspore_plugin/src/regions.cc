@@ -41,16 +41,14 @@ bool Region::store(const Move &write) {
 
 bool Region::prefetch(const Move &read) {
   std::lock_guard lock(mutex_);
-  if (on_device_) {
-    pool_valid_ = false;  // it was not fetched: nothing says that no op wrote it since the pool had it
-    return true;
-  }
+  if (on_device_) return true;
   pool_->count_device_bytes(bytes_);
   try {
     Pages fresh = Pages::anonymous(pages_.bytes());
     if (read(fresh.address(), bytes_, pool_offset_)) {
       pages_.become(std::move(fresh));
       on_device_ = true;
+      pool_valid_ = true;
     }
   } catch (const Failure &) {
     pool_->count_device_bytes(-bytes_);

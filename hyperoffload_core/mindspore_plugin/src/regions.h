@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -32,7 +33,10 @@ class Region {
   // Each returns false where `move` gave up, and throws Failure where it failed; the region is then as it was.
   bool store(const Move &write);    // nothing to do in the pool
   bool prefetch(const Move &read);  // nothing to do on the device
-  bool detach(const Move &write);   // `write` only where the pool's copy is not known to be valid
+  bool detach(const Move &write);   // `write` only where nothing was stored or fetched since may_have_changed
+
+  // Whoever uses the memory may have written it while no step ran. Does not wait for a copy.
+  void may_have_changed() { pool_valid_ = false; }
 
  private:
   void show_pool();
@@ -43,7 +47,7 @@ class Region {
   std::mutex mutex_;
   Pages pages_;
   bool on_device_ = true;
-  bool pool_valid_ = false;  // as far as known here: what ops write after a Prefetch, the schedule has to Store
+  std::atomic<bool> pool_valid_{false};  // what ops write after a Prefetch, the schedule has to Store
 };
 
 }  // namespace hyperoffload

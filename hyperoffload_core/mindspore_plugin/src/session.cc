@@ -62,6 +62,7 @@ void Session::declare(Command command) {
     throw Failure("a command's index is from 0 to 2^32 - 1, not " + std::to_string(command.index));
   thread_of(command).start();
   issued_.reserve(commands_.size() + 1);
+  if (command.region != nullptr) regions_.insert(command.region);
   const std::string shown = name(command);
   if (!commands_.emplace(command.index, std::move(command)).second) throw Failure(shown + " is declared twice");
 }
@@ -101,6 +102,7 @@ void Session::begin(int64_t index) {
   Lock lock(progress_.mutex);
   if (closed_) throw Failure("the session is closed");
   stop_copies(lock);
+  for (const auto &region : regions_) region->may_have_changed();
   for (Command *command : issued_) command->state = State::idle;
   issued_.clear();
   progress_.failure.clear();
@@ -211,6 +213,11 @@ void Session::close() {
   out_.close();
   in_.close();
   detaching_.close();
+}
+
+std::string Session::failure() {
+  Lock lock(progress_.mutex);
+  return progress_.failure;
 }
 
 // Copy threads.

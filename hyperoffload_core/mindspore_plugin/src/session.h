@@ -4,12 +4,12 @@
 
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "copy_thread.h"
@@ -49,6 +49,8 @@ class Session {
   void abandon(const std::string &sentence);
   // After it every call fails.
   void close();
+  // Why the step that runs, or ran last, failed; "" if it did not.
+  std::string failure();
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -69,6 +71,7 @@ class Session {
   const bool half_duplex_;
   std::unordered_map<int64_t, Command> commands_;
   std::vector<Command *> issued_;  // of this step, in order
+  std::unordered_set<std::shared_ptr<Region>> regions_;
   int64_t step_ = 0;
   bool stepping_ = false;
   bool closed_ = false;
