@@ -23,7 +23,7 @@ from hyperoffload_core.graphfile import GraphFile, read_graph
 from hyperoffload_core.hardware import Hardware, described, load_hardware, overridden
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.simulator import simulate
-from hyperoffload_core.spool import Captured, Progress
+from hyperoffload_core.spool import Captured, Emitted, Progress
 from hyperoffload_core.strategies.base import Cancelled as PlanCancelled
 from hyperoffload_core.worker import WorkerRequest
 
@@ -51,6 +51,25 @@ def capture_graph(model: str, progress: ProgressReport, cancelled: Callable[[], 
         elif isinstance(event, Captured):
             return event.content
     raise RequestError(f"{model} gave no graph")
+
+
+def emit_mindir(
+    model: str, schedule: Path, output: Path, weights: bool, progress: ProgressReport, cancelled: Callable[[], bool]
+) -> Emitted:
+    """Write the model with a schedule file's cache operators to ``output``; a worker does it."""
+    request = WorkerRequest(
+        task="emit",
+        model=absolute_model(model),
+        schedule_files=(schedule.absolute(),),
+        output=output.absolute(),
+        weights=weights,
+    )
+    for event in worker_events(request, cancelled):
+        if isinstance(event, Progress):
+            progress(event.done, event.total, event.message)
+        elif isinstance(event, Emitted):
+            return event
+    raise RequestError(f"{model} gave no MindIR")
 
 
 def compile_model(

@@ -64,7 +64,19 @@ class Checked:
     note: str = ""
 
 
-Event = Progress | Captured | Compiled | Recorded | Checked
+@dataclass(frozen=True)
+class Emitted:
+    """A MindIR file was written: its size, whether the parameters' values are in it, its cache operators by name,
+    storages that stay on the device with the reason, and parameters whose home is the pool."""
+
+    bytes: int
+    weights: bool
+    operators: dict[str, int]
+    stays: dict[str, str]
+    in_pool: tuple[str, ...]
+
+
+Event = Progress | Captured | Compiled | Recorded | Checked | Emitted
 
 
 @dataclass
@@ -77,7 +89,7 @@ class SpoolWriter:
 
     def __call__(self, event: Event) -> None:
         line: dict[str, Any] = {"event": type(event).__name__}
-        if isinstance(event, Progress | Checked):
+        if isinstance(event, Progress | Checked | Emitted):
             line |= asdict(event)
         elif isinstance(event, Captured):
             write_graph(event.content, self._next(line, "graph.json"))
@@ -109,6 +121,9 @@ class SpoolReader:
             return Progress(line["done"], line["total"], line["message"])
         if kind == "Checked":
             return Checked({int(k): v for k, v in line["bit_identical"].items()}, line["note"])
+        if kind == "Emitted":
+            said = {name: line[name] for name in ("bytes", "weights", "operators", "stays")}
+            return Emitted(**said, in_pool=tuple(line["in_pool"]))
         path = self.folder / line["file"]
         try:
             if kind == "Captured":

@@ -32,19 +32,22 @@ CANCEL_FILE = "cancel"
 
 
 class WorkerRequest(BaseModel):
-    """``capture`` yields the graph (no weights are made); ``session`` runs `hyperoffload_core.session.run_session`.
+    """``capture`` yields the graph (no weights are made); ``session`` runs `hyperoffload_core.session.run_session`;
+    ``emit`` writes the model with the one schedule file to ``output`` (`hyperoffload_core.mindspore_plugin.emit`).
 
     ``model`` is a workload's name or ``FILE.py:FUNCTION``; ``schedule_files`` are run beside what ``policies`` give.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    task: Literal["capture", "session"]
+    task: Literal["capture", "session", "emit"]
     model: str
     policies: tuple[Policy, ...] = ()
     schedule_files: tuple[Path, ...] = ()
     steps: int = 5
     link_bandwidth: str = "unlimited"
+    output: Path | None = None
+    weights: bool = True
 
 
 def main(folder: Path) -> None:
@@ -85,6 +88,13 @@ def _work(request: WorkerRequest, folder: Path, report: SpoolWriter) -> None:
 
     began = time.monotonic_ns()
     report(Progress(0, 0, f"capturing {request.model}"))
+    if request.task == "emit":
+        assert request.output is not None
+        from hyperoffload_core.mindspore_plugin.emit import emit_file
+
+        (schedule,) = request.schedule_files
+        report(emit_file(request.model, schedule, request.output, weights=request.weights))
+        return
     from hyperoffload_core.session import capture_model, run_session
 
     model = capture_model(request.model, with_values=request.task == "session")

@@ -39,6 +39,7 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         "compile",
         "run",
         "simulate",
+        "emit",
         "pack",
         "runs",
         "explain",

@@ -15,6 +15,7 @@ from app.cli.compare import compare
 from app.cli.compile import compile_command
 from app.cli.demo import demo
 from app.cli.display import PlainConsole
+from app.cli.emit import emit
 from app.cli.explain import explain
 from app.cli.export import export
 from app.cli.hardware import hardware
@@ -59,6 +60,7 @@ cli.command("compile", rich_help_panel=_OWN)(compile_command)
 cli.command(rich_help_panel=_OWN)(sweep)
 cli.command("run", rich_help_panel=_OWN)(run_command)
 cli.command(rich_help_panel=_OWN)(simulate)
+cli.command(rich_help_panel=_OWN)(emit)
 cli.command(rich_help_panel=_OWN)(pack)
 cli.add_typer(runs, name="runs", rich_help_panel=_LOOK)
 cli.add_typer(policies, name="policies", rich_help_panel=_LOOK)

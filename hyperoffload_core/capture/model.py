@@ -26,7 +26,7 @@ _PERSISTENT = ("weight", "optimizer_state", "kv_cache", "constant")
 
 def capture_cell(cell: Any, inputs: Sequence[Any], *, name: str, with_values: bool) -> CapturedModel:
     """See `hyperoffload_core.capture.capture`."""
-    with nullcontext() if with_values else _unmaterialised(cell):
+    with nullcontext() if with_values else unmaterialised(cell):
         model = export_mindir(cell, inputs)
     raw = read_graph(model)
     tensors = _tensor_inputs(inputs, len(raw.inputs))
@@ -56,7 +56,7 @@ def named_graph(raw: RawGraph, cell: Any, name: str) -> tuple[RawGraph, Graph]:
 
 
 @contextmanager
-def _unmaterialised(cell: Any) -> Iterator[None]:
+def unmaterialised(cell: Any) -> Iterator[None]:
     """Compiling gives every parameter its memory first; a cell captured without values must not need it."""
     cell.init_parameters_data = lambda *_args, **_kwargs: {}
     try:
@@ -102,10 +102,17 @@ def _graph(raw: RawGraph, phases: list[Phase], optimizers: roles.Optimizers, nam
 
 
 def _notes(raw: RawGraph) -> tuple[str, ...]:
+    notes = []
     random = sorted({c.primitive for c in raw.calls if c.attributes.get("side_effect_hidden")})
-    if not random:
-        return ()
-    return (f"{', '.join(random)} draw random numbers: two runs differ, with or without offload",)
+    if random:
+        notes.append(f"{', '.join(random)} draw random numbers: two runs differ, with or without offload")
+    if raw.cache_operators:
+        count = len(raw.cache_operators)
+        notes.append(
+            f"the model's own {count} cache operators ({', '.join(sorted(set(raw.cache_operators)))}) are left out: "
+            "a schedule says what moves"
+        )
+    return tuple(notes)
 
 
 def _program(raw: RawGraph) -> Program:

@@ -1,7 +1,8 @@
 """MindIR nodes as primitive calls on storages.
 
 Load, Depend, UpdateState, MakeTuple, TupleGetItem, Reshape and its like are no ops: they become views of what they pass
-on. Everything else is a call. A result of an in-place op is a view of the storage it wrote.
+on, and so do the cache operators a model may hold already. Everything else is a call. A result of an in-place op is a
+view of the storage it wrote.
 
 MindSpore strings every op with a memory side effect on one chain of UpdateState nodes, so an optimizer's updates follow
 each other in one line. That chain is not kept: what it guards is who reads and writes which parameter, and the precise
@@ -25,6 +26,9 @@ from hyperoffload_core.program import Constant, TensorView
 LARGE_CONSTANT_BYTES = 1024
 _MONADS = ("UMONAD", "IOMONAD")
 _PASS_ON = ("Load", "Depend", "StopGradient")
+_SHOW_ARGUMENT = primitives.RESHAPES.union(
+    ("Depend", "StopGradient", "TupleGetItem", "ListGetItem"), primitives.CACHE_OPERATORS
+)
 
 
 def read_graph(model: Any) -> RawGraph:
@@ -44,6 +48,7 @@ class _Reader:
         self.calls: list[RawCall] = []
         self.inputs: list[int] = []
         self.node_results: list[Any] = []
+        self.cache_operators: list[str] = []
         self.large_constants: dict[tuple[bytes, tuple[int, ...], str], int] = {}
         # Values a Depend held back until other calls have run: name -> those calls.
         self.held_back: dict[str, set[int]] = {}
@@ -67,7 +72,7 @@ class _Reader:
         results: list[TensorView] = []
         for output in self.graph.output:
             self._collect_results(self._value(output.name), results)
-        raw = RawGraph(self.calls, self.storages, self.inputs, results, self.node_results)
+        raw = RawGraph(self.calls, self.storages, self.inputs, results, self.node_results, self.cache_operators)
         hazards.refuse_writes_beside_copies(raw, self.copied_views)
         hazards.refuse_stale_reads(raw, self.reads_with_state)
         return raw
@@ -119,6 +124,11 @@ class _Reader:
                 self.loaded[output] = next((a for a in arguments if isinstance(a, State)), State())
             elif name == "Depend" and not isinstance(arguments[1], State):
                 held |= self._producers(arguments[1])
+        elif name in primitives.CACHE_OPERATORS:
+            # Data is where a schedule puts it; what is kept of the model's own operators is what they wait for.
+            self.values[output] = arguments[0]
+            self.cache_operators.append(name)
+            held |= set().union(*(a.calls for a in arguments if isinstance(a, State)))
         elif name in ("MakeTuple", "MakeList"):
             if arguments and all(isinstance(a, State) for a in arguments):
                 self.values[output] = State(frozenset().union(*(a.calls for a in arguments)))
@@ -135,7 +145,7 @@ class _Reader:
         self.node_results.append(self.values[output])
         if held and output not in self.held_back:
             self.held_back[output] = held
-        if name in _PASS_ON[1:] or name in primitives.RESHAPES or name in ("TupleGetItem", "ListGetItem"):
+        if name in _SHOW_ARGUMENT:
             shown = self.loaded.get(node.input[0], self.shown.get(node.input[0]))
             if shown is not None:
                 self.shown[output] = shown

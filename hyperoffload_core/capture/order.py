@@ -74,4 +74,5 @@ def _reordered(raw: RawGraph, order: list[int]) -> RawGraph:
         inputs=raw.inputs,
         results=raw.results,
         node_results=raw.node_results,
+        cache_operators=raw.cache_operators,
     )

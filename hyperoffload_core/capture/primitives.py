@@ -20,6 +20,8 @@ from typing import Any
 RESHAPES = frozenset(
     ("Reshape", "ExpandDims", "Squeeze", "Flatten", "FlattenExt", "View", "Unsqueeze", "ReshapeView", "ExpandDimsView")
 )
+# MindSpore's own cache operators, with kernels for Ascend only: they move a tensor between tiers and compute nothing.
+CACHE_OPERATORS = ("CopyToHost", "CopyToDevice", "UpdateToRemote", "UpdateToDevice", "Detach")
 # Where the signature is wrong: it leaves out what the C++ inference knows, or (BatchNorm) marks gamma and beta as well,
 # which are only read. Argument positions.
 _CORRECTED_WRITES: Mapping[str, tuple[int, ...]] = {

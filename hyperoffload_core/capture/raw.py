@@ -59,6 +59,7 @@ class RawGraph:
     """Calls in execution order; ``inputs`` are storages of the cell's inputs in order.
 
     ``node_results[n]`` is what MindIR's node n gives, constants left out: a view, a constant, a tuple, or a `State`.
+    ``cache_operators`` are names of the cache operators the model held already, which are no calls.
     """
 
     calls: list[RawCall]
@@ -66,6 +67,7 @@ class RawGraph:
     inputs: list[int]
     results: list[TensorView]
     node_results: list[Any]
+    cache_operators: list[str]
 
 
 def tensors_in(argument: Any) -> list[TensorView]:

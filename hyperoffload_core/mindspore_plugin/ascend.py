@@ -26,7 +26,7 @@ from __future__ import annotations
 from hyperoffload_core.mindspore_plugin.chain import Chain, Done, Move, Release, RunOp, Start
 from hyperoffload_core.mindspore_plugin.edits import Plan, Ref, SetInput
 from hyperoffload_core.mindspore_plugin.insertion import Editor
-from hyperoffload_core.mindspore_plugin.nodes import LiveGraph
+from hyperoffload_core.mindspore_plugin.nodes import LiveGraph, Node
 from hyperoffload_core.schedule import Schedule
 
 _ASYNCHRONOUS = "b0"
@@ -94,12 +94,11 @@ class _AscendEditor(Editor):
             if self.schedule.graph.storages[storage].persistent:
                 self._changed(storage, self.last)
 
-    def _hold_back(self, inputs: list[Ref]) -> None:
-        states = [p for p, ref in enumerate(inputs) if self._is_state(ref)]
-        for position in states:
+    def _hold_back(self, node: Node, inputs: list[Ref]) -> None:
+        for position in node.states:
             inputs[position] = self._state(self.last)
-        if self.last and not states:
-            super()._hold_back(inputs)
+        if self.last and not node.states:
+            super()._hold_back(node, inputs)
 
     def _held_input(self, inputs: list[Ref]) -> int | None:
         brought_back = set(self.current.values())

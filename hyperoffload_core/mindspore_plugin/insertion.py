@@ -12,7 +12,7 @@ from hyperoffload_core.capture import views
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.mindspore_plugin.chain import Chain, Done, Move, Release, RunOp, Start
 from hyperoffload_core.mindspore_plugin.edits import TOKEN, Edit, NewNode, Plan, Ref, SetInput
-from hyperoffload_core.mindspore_plugin.nodes import LiveGraph, is_full_view
+from hyperoffload_core.mindspore_plugin.nodes import LiveGraph, Node, is_full_view
 from hyperoffload_core.program import TensorView
 from hyperoffload_core.schedule import Schedule
 
@@ -151,13 +151,13 @@ class Editor:
         self.done_nodes.add(n)
         node = self.live.nodes[n]
         inputs = [ref if not ref or self._is_state(ref) else self._rebuild(ref, {}) for ref in node.inputs]
-        self._hold_back(inputs)
+        self._hold_back(node, inputs)
         self.edits += [SetInput(n, p, i) for p, i in enumerate(inputs) if i != node.inputs[p]]
         self.last = f"n{n}"
         if self.marks:
             self._advance("HyperMark", self._number(op))
 
-    def _hold_back(self, inputs: list[Ref]) -> None:
+    def _hold_back(self, _node: Node, inputs: list[Ref]) -> None:
         """The node waits for what stands before it in the chain, by one of its inputs if not by what it takes."""
         if any(self.last == ref or self.last in self._sources(ref) for ref in inputs):
             return

@@ -11,6 +11,7 @@ from typing import Any
 
 from mindspore.train.mind_ir_pb2 import AttributeProto, ModelProto, NodeProto, PrimitiveProto, TensorProto
 
+from hyperoffload_core.capture.primitives import CACHE_OPERATORS
 from hyperoffload_core.mindspore_plugin.edits import TOKEN, Edit, NewNode, Ref, SetInput
 
 _CONSTANT = "Constant"
@@ -19,10 +20,7 @@ _NEW = "hyperoffload"
 # MindSpore marks the primitives that its automatic monads must keep in order, and those a Depend must not outlive.
 _ATTRIBUTES: Mapping[str, tuple[str, int]] = {
     "Depend": ("side_effect_propagate", AttributeProto.INT64),
-    **dict.fromkeys(
-        ("CopyToHost", "CopyToDevice", "UpdateToRemote", "UpdateToDevice", "Detach"),
-        ("side_effect_mem", AttributeProto.BOOL),
-    ),
+    **dict.fromkeys(CACHE_OPERATORS, ("side_effect_mem", AttributeProto.BOOL)),
 }
 # What MindSpore calls its operators proper, as opposed to what only ties a graph together.
 _STRUCTURE = frozenset(("Depend", "Load", "UpdateState", "MakeTuple", "TupleGetItem"))

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mindspore.train.mind_ir_pb2 import AttributeProto
+
 from hyperoffload_core.capture import constants
 from hyperoffload_core.capture.mindir import export_mindir
 from hyperoffload_core.capture.model import named_graph
@@ -21,11 +23,13 @@ _NUMBER = re.compile(r"-op\d+$")
 @dataclass(frozen=True, slots=True)
 class Node:
     """One node of MindSpore's graph. An input is a `Ref`, "" for a constant; ``gives`` is what it results in: a
-    `TensorView`, a tuple of views, or something that is no tensor."""
+    `TensorView`, a tuple of views, or something that is no tensor. ``states`` are positions of inputs that are monads,
+    the one constant there is of them too."""
 
     expected: Expected
     inputs: tuple[Ref, ...]
     gives: Any
+    states: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -61,12 +65,17 @@ def read_live_graph(model: Any, cell: Any, name: str) -> LiveGraph:
         value.name: f"p:{value.name.removeprefix(prefix)}" for value in (*model.graph.input, *model.graph.parameter)
     }
     nodes: list[Node] = []
+    monads: set[str] = set()
     for node in model.graph.node:
+        if any(a.type == AttributeProto.UMONAD for a in node.attribute):
+            monads.add(node.output[0])
         if node.op_type == "Constant":
             continue
         refs[node.output[0]] = f"n{len(nodes)}"
         expected = Expected(primitives[node.op_type.removeprefix("REF::")], _NUMBER.sub("", node.domain), _result(node))
-        nodes.append(Node(expected, tuple(refs.get(i, "") for i in node.input), raw.node_results[len(nodes)]))
+        inputs = tuple(refs.get(i, "") for i in node.input)
+        states = tuple(p for p, i in enumerate(node.input) if i in monads)
+        nodes.append(Node(expected, inputs, raw.node_results[len(nodes)], states))
     names = {n: s.name for n, s in enumerate(raw.storages)}
     return LiveGraph(
         graph=graph,
