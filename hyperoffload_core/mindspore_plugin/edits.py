@@ -24,12 +24,12 @@ TOKEN = "token"
 class Expected:
     """What a node must be: primitive, scope (without the ``-opN`` MindSpore numbers it with), and result, for example
     ``float32[2,32,64]`` or ``(float32[2],float32[2])``; "" where MindIR does not say. ``inputs`` are what it takes, ""
-    for a constant; the inputs of a graph's nodes are compared where any node of the plan names its own."""
+    for a constant."""
 
     primitive: str
     scope: str
     result: str
-    inputs: tuple[Ref, ...] = ()
+    inputs: tuple[Ref, ...]
 
 
 @dataclass(frozen=True, slots=True)

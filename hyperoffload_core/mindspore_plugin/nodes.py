@@ -72,8 +72,9 @@ def read_live_graph(model: Any, cell: Any, name: str) -> LiveGraph:
         if node.op_type == "Constant":
             continue
         refs[node.output[0]] = f"n{len(nodes)}"
-        expected = Expected(primitives[node.op_type.removeprefix("REF::")], _NUMBER.sub("", node.domain), _result(node))
         inputs = tuple(refs.get(i, "") for i in node.input)
+        primitive = primitives[node.op_type.removeprefix("REF::")]
+        expected = Expected(primitive, _NUMBER.sub("", node.domain), _result(node), inputs)
         states = tuple(p for p, i in enumerate(node.input) if i in monads)
         nodes.append(Node(expected, inputs, raw.node_results[len(nodes)], states))
     names = {n: s.name for n, s in enumerate(raw.storages)}
@@ -88,14 +89,19 @@ def read_live_graph(model: Any, cell: Any, name: str) -> LiveGraph:
 
 
 def _result(node: Any) -> str:
-    """Types and shapes as text, "" where MindIR has none that is a tensor."""
+    """Types and shapes as text, "" where MindIR has none or not only tensors."""
     shape = next((a for a in node.attribute if a.name == "shape"), None)
-    if shape is None:
-        return ""
-    if not shape.values:
-        return _tensor(shape.tensors[0]) if len(shape.tensors) == 1 else ""
-    parts = [_tensor(t) for value in shape.values for t in value.tensors]
-    return f"({','.join(parts)})" if all(parts) else ""
+    return "" if shape is None else _value(shape)
+
+
+def _value(value: Any) -> str:
+    kind = type(value).AttributeType.Name(value.type)
+    if kind == "TENSORS":
+        return _tensor(value.tensors[0]) if len(value.tensors) == 1 else ""
+    if kind == "TUPLE":
+        parts = [_value(v) for v in value.values]
+        return f"({','.join(parts)})" if all(parts) else ""
+    return ""
 
 
 def _tensor(tensor: Any) -> str:

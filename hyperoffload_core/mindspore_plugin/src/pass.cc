@@ -13,6 +13,7 @@
 #include "pass_check.h"
 #include "pass_edit.h"
 #include "pass_graph.h"
+#include "pass_match.h"
 #include "pass_plan.h"
 
 namespace hyperoffload {
@@ -59,17 +60,33 @@ class Dump {
   std::string stem_;
 };
 
-std::string run(const mindspore::FuncGraphPtr &graph) {
-  const Plan plan = read_plan(plan_text);
-  const Dump dump(plan.name);
-  const std::vector<mindspore::CNodePtr> calls = calls_of(graph);
+Match matched(const Plan &plan, const mindspore::FuncGraphPtr &graph, const std::vector<mindspore::CNodePtr> &calls,
+              const Dump &dump) {
+  const GraphText text = describe(graph, calls);
   Names names;
   for (const auto &call : calls) {
     names[call.get()] = "n" + std::to_string(names.size());
   }
   dump.write("before", listing(graph, names));
-  check_plan(plan, describe(graph, calls));
-  const Applied applied = apply(plan, kernels_path, graph, calls);
+  const Match found = match(plan, text);
+  names.clear();
+  for (size_t i = 0; i < found.calls.size(); i++) {
+    if (found.calls[i]) {
+      names[calls[*found.calls[i]].get()] = "n" + std::to_string(i);
+    }
+  }
+  names[calls.back().get()] = "n" + std::to_string(found.calls.size());
+  dump.write("before", listing(graph, names));  // the same nodes, now as the plan numbers them
+  check_edits(plan, found, text.parameters);
+  return found;
+}
+
+std::string run(const mindspore::FuncGraphPtr &graph) {
+  const Plan plan = read_plan(plan_text);
+  const Dump dump(plan.name);
+  const std::vector<mindspore::CNodePtr> calls = calls_of(graph);
+  const Match found = matched(plan, graph, calls, dump);
+  const Applied applied = apply(plan, found, kernels_path, graph, calls);
   dump.write("after", listing(graph, applied.names));
   return "applied\t" + std::to_string(applied.new_nodes) + "\t" + std::to_string(applied.changed_inputs);
 }

@@ -21,61 +21,6 @@ bool passive(const std::string &primitive) {
 std::string node_name(size_t index) { return "n" + std::to_string(index); }
 std::string new_name(size_t number) { return "x" + std::to_string(number); }
 
-std::string shown(const std::string &primitive, const std::string &result) {
-  const std::string name = primitive.empty() ? "a call of a function" : primitive;
-  return result.empty() ? name : name + " " + result;
-}
-
-[[noreturn]] void differs(const Plan &plan, const std::string &is, const std::string &was) {
-  throw Refusal(is + ": schedule " + plan.name + " was made for " + was + "; compile it again for this model");
-}
-
-void compare_node(const Plan &plan, size_t index, const GraphNode &node, const ExpectedNode &expected) {
-  const bool same_result = expected.result.empty() || node.result == expected.result;
-  if (node.primitive == expected.primitive && node.scope == expected.scope && same_result) {
-    return;
-  }
-  const std::string other_scope = node.scope == expected.scope ? "" : " in " + expected.scope;
-  differs(plan, "node " + std::to_string(index) + " is " + shown(node.primitive, node.result) + " in " + node.scope,
-          shown(expected.primitive, expected.result) + other_scope);
-}
-
-// "" expects a constant, whatever its value.
-bool same_input(const std::string &ref, const std::string &expected) {
-  const bool is_constant = ref[0] == 'i' || ref[0] == 'b' || ref == "U" || ref == "c";
-  return ref == expected || (expected.empty() && is_constant);
-}
-
-void compare_inputs(const Plan &plan, size_t index, const GraphNode &node, const std::vector<std::string> &expected) {
-  const std::string is = "node " + std::to_string(index) + " (" + node.primitive + " in " + node.scope + ") has ";
-  // An UpdateState names the Loads it comes after in an exported graph, and not in one that is compiled to be run.
-  const bool loads_left_out = node.primitive == "UpdateState" && node.inputs.size() < expected.size();
-  if (node.inputs.size() != expected.size() && !loads_left_out) {
-    differs(plan, is + std::to_string(node.inputs.size()) + " inputs", std::to_string(expected.size()));
-  }
-  for (size_t i = 0; i < node.inputs.size(); i++) {
-    if (!same_input(node.inputs[i], expected[i])) {
-      differs(plan, is + "input " + std::to_string(i) + " from " + node.inputs[i],
-              expected[i].empty() ? "a constant" : expected[i]);
-    }
-  }
-}
-
-void compare(const Plan &plan, const GraphText &graph) {
-  const size_t count = graph.nodes.size() - 1;  // a plan does not list Return
-  for (size_t i = 0; i < std::min(count, plan.nodes.size()); i++) {
-    compare_node(plan, i, graph.nodes[i], plan.nodes[i]);
-  }
-  if (count != plan.nodes.size()) {
-    differs(plan, "the graph has " + std::to_string(count) + " nodes", std::to_string(plan.nodes.size()));
-  }
-  const bool names_inputs =
-    std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const ExpectedNode &n) { return !n.inputs.empty(); });
-  for (size_t i = 0; names_inputs && i < count; i++) {
-    compare_inputs(plan, i, graph.nodes[i], plan.nodes[i].inputs);
-  }
-}
-
 [[noreturn]] void bad_edit(const Edit &edit, const std::string &what) {
   throw Refusal("the plan does not fit the graph: line " + std::to_string(edit.line) + " " + what);
 }
@@ -97,10 +42,10 @@ void check_ref(const Edit &edit, const std::string &ref, const Names &values) {
 }
 
 // Every value an edit may refer to. A name that two parameters share is none.
-Names values_of(const GraphText &graph) {
+Names values_of(const Plan &plan, const std::vector<std::string> &parameters) {
   Names values;
   Names twice;
-  for (const std::string &name : graph.parameters) {
+  for (const std::string &name : parameters) {
     if (!values.insert("p:" + name).second) {
       twice.insert("p:" + name);
     }
@@ -108,13 +53,13 @@ Names values_of(const GraphText &graph) {
   for (const std::string &name : twice) {
     values.erase(name);
   }
-  for (size_t i = 0; i + 1 < graph.nodes.size(); i++) {
+  for (size_t i = 0; i < plan.nodes.size(); i++) {
     values.insert(node_name(i));
   }
   return values;
 }
 
-void check_new(const Edit &edit, const GraphText &graph, const Names &values, Inputs *inputs) {
+void check_new(const Edit &edit, const Plan &plan, const Names &values, Inputs *inputs) {
   if (values.count(new_name(edit.node)) != 0) {
     bad_edit(edit, "makes new node " + std::to_string(edit.node) + " a second time");
   }
@@ -129,10 +74,10 @@ void check_new(const Edit &edit, const GraphText &graph, const Names &values, In
   std::vector<std::string> refs = edit.refs;
   if (edit.primitive.rfind("clone n", 0) == 0) {
     const size_t source = number_in(edit.primitive, 7, edit.line);
-    if (source + 1 >= graph.nodes.size() || graph.nodes[source].primitive.empty()) {
+    if (source >= plan.nodes.size() || plan.nodes[source].primitive.empty()) {
       bad_edit(edit, "clones n" + std::to_string(source) + ", which is no node with a primitive");
     }
-    const std::vector<std::string> &kept = graph.nodes[source].inputs;
+    const std::vector<std::string> &kept = plan.nodes[source].inputs;
     if (kept.size() < refs.size()) {
       bad_edit(edit, "clones a node of " + std::to_string(kept.size()) + " inputs with " + std::to_string(refs.size()));
     }
@@ -154,8 +99,8 @@ void check_new(const Edit &edit, const GraphText &graph, const Names &values, In
   (*inputs)[new_name(edit.node)] = refs;
 }
 
-void check_set(const Edit &edit, const GraphText &graph, const Names &values, Inputs *inputs) {
-  if (edit.node >= graph.nodes.size()) {
+void check_set(const Edit &edit, const Plan &plan, const Names &values, Inputs *inputs) {
+  if (edit.node > plan.nodes.size()) {
     bad_edit(edit, "sets an input of node " + std::to_string(edit.node) + ", which is none of the graph");
   }
   std::vector<std::string> &refs = (*inputs)[node_name(edit.node)];
@@ -199,22 +144,23 @@ Names reached(const Plan &plan, const Inputs &inputs, const std::string &result)
 
 }  // namespace
 
-void check_plan(const Plan &plan, const GraphText &graph) {
-  compare(plan, graph);
-  Names values = values_of(graph);
+void check_edits(const Plan &plan, const Match &match, const std::vector<std::string> &parameters) {
+  const std::string result = node_name(plan.nodes.size());
+  Names values = values_of(plan, parameters);
   Inputs inputs;
-  for (size_t i = 0; i < graph.nodes.size(); i++) {
-    inputs[node_name(i)] = graph.nodes[i].inputs;
+  for (size_t i = 0; i < plan.nodes.size(); i++) {
+    inputs[node_name(i)] = match.inputs[i];
   }
+  inputs[result] = {node_name(plan.nodes.size() - 1)};
   for (const Edit &edit : plan.edits) {
     if (edit.kind == Edit::Kind::kNewNode) {
-      check_new(edit, graph, values, &inputs);
+      check_new(edit, plan, values, &inputs);
       values.insert(new_name(edit.node));
     } else {
-      check_set(edit, graph, values, &inputs);
+      check_set(edit, plan, values, &inputs);
     }
   }
-  const Names run = reached(plan, inputs, node_name(graph.nodes.size() - 1));
+  const Names run = reached(plan, inputs, result);
   for (size_t i = 0; i < plan.nodes.size(); i++) {
     if (run.count(node_name(i)) == 0 && !passive(plan.nodes[i].primitive)) {
       throw Refusal("the plan does not fit the graph: with its edits node " + std::to_string(i) + " (" +

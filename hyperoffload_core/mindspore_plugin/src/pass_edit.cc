@@ -40,6 +40,11 @@ AnfNodePtr value_of(const std::string &ref, const Values &values) {
   return constant(mindspore::MakeValue(static_cast<int64_t>(std::stoll(ref.substr(1)))));
 }
 
+abstract::AbstractBasePtr as_tensor(const abstract::AbstractBasePtr &value) {
+  const auto reference = std::dynamic_pointer_cast<abstract::AbstractRefTensor>(value);
+  return reference == nullptr ? value->Clone() : reference->CloneAsTensor();
+}
+
 // A Depend passes a parameter on as the parameter it is; what another new node returns is a tensor of its own.
 abstract::AbstractBasePtr result_like(const Edit &edit, const Values &values) {
   const std::string like = edit.result.substr(5);
@@ -48,9 +53,8 @@ abstract::AbstractBasePtr result_like(const Edit &edit, const Values &values) {
     throw Refusal("the plan does not fit the graph: line " + std::to_string(edit.line) + " wants a result like " +
                   like + ", whose type MindSpore does not say");
   }
-  const auto reference = std::dynamic_pointer_cast<abstract::AbstractRefTensor>(result);
   const bool passes_on = edit.primitive == "Depend" || edit.primitive.rfind("clone ", 0) == 0;
-  return reference == nullptr || passes_on ? result->Clone() : reference->CloneAsTensor();
+  return passes_on ? result->Clone() : as_tensor(result);
 }
 
 abstract::AbstractBasePtr result_of(const Edit &edit, const Values &values) {
@@ -126,19 +130,6 @@ CNodePtr new_call(const Edit &edit, const Library &kernels, const FuncGraphPtr &
   return call;
 }
 
-Values values_of(const FuncGraphPtr &graph, const std::vector<CNodePtr> &calls) {
-  Values values;
-  for (const auto &node : graph->parameters()) {
-    if (const auto parameter = std::dynamic_pointer_cast<mindspore::Parameter>(node)) {
-      values["p:" + parameter->name()] = node;
-    }
-  }
-  for (size_t i = 0; i < calls.size(); i++) {
-    values["n" + std::to_string(i)] = calls[i];
-  }
-  return values;
-}
-
 struct Change {
   CNodePtr call;
   size_t input;
@@ -160,31 +151,94 @@ void set_inputs(const FuncGraphPtr &graph, const std::vector<Change> &changes) {
   transaction.Commit();
 }
 
-}  // namespace
-
-Applied apply(const Plan &plan, const std::string &kernels, const FuncGraphPtr &graph,
-              const std::vector<CNodePtr> &calls) {
-  const Library library(kernels);
-  Values values = values_of(graph, calls);
-  std::vector<Change> changes;
-  Applied applied{0, 0, {}};
-  for (size_t i = 0; i < calls.size(); i++) {
-    applied.names[calls[i].get()] = "n" + std::to_string(i);
+// The graph as the plan knows it: its nodes by name, and the copies MindSpore would put behind Loads only later.
+class Editor {
+ public:
+  Editor(const Plan &plan, const Match &match, const FuncGraphPtr &graph, const std::vector<CNodePtr> &calls)
+      : plan_(plan), match_(match), graph_(graph) {
+    for (const auto &node : graph->parameters()) {
+      if (const auto parameter = std::dynamic_pointer_cast<mindspore::Parameter>(node)) {
+        values_["p:" + parameter->name()] = node;
+      }
+    }
+    for (size_t i = 0; i < plan.nodes.size(); i++) {
+      if (match.calls[i]) {
+        nodes_[i] = calls[*match.calls[i]];
+        add(name(i), nodes_[i]);
+      }
+    }
+    nodes_[plan.nodes.size()] = calls.back();
+    applied_.names[calls.back().get()] = name(plan.nodes.size());
+    add_copies();
   }
-  for (const Edit &edit : plan.edits) {
-    if (edit.kind == Edit::Kind::kNewNode) {
-      const std::string name = "x" + std::to_string(edit.node);
-      const auto call = new_call(edit, library, graph, values);
-      values[name] = call;
-      applied.names[call.get()] = name;
-      applied.new_nodes++;
-    } else {
-      changes.push_back({calls[edit.node], edit.input + 1, value_of(edit.refs[0], values)});
+
+  Applied apply(const Library &kernels) {
+    const size_t own = changes_.size();
+    for (const Edit &edit : plan_.edits) {
+      if (edit.kind == Edit::Kind::kNewNode) {
+        add("x" + std::to_string(edit.node), new_call(edit, kernels, graph_, values_));
+        applied_.new_nodes++;
+      } else if (nodes_.count(edit.node) != 0) {
+        changes_.push_back({nodes_[edit.node], edit.input + 1, value_of(edit.refs[0], values_)});
+      }
+    }
+    applied_.changed_inputs = changes_.size() - own;
+    set_inputs(graph_, changes_);
+    return applied_;
+  }
+
+ private:
+  static std::string name(size_t node) { return "n" + std::to_string(node); }
+
+  void add(const std::string &name, const CNodePtr &call) {
+    values_[name] = call;
+    applied_.names[call.get()] = name;
+  }
+
+  // A copy takes the parameter itself. Were there a Load between them, MindSpore would put another copy behind that
+  // Load, which nothing of the plan holds back.
+  void add_copies() {
+    for (const auto &[node, load_node] : match_.copies) {
+      const CNodePtr load = nodes_[load_node];
+      AnfNodePtr source = load->input(1);
+      if (std::dynamic_pointer_cast<mindspore::CNode>(load->input(2)) != nullptr) {
+        const auto held = graph_->NewCNode(
+          {constant(std::make_shared<mindspore::Primitive>("Depend")), source, load->input(2)});
+        held->set_abstract(source->abstract()->Clone());
+        source = held;
+      }
+      const auto copy = graph_->NewCNode({constant(std::make_shared<mindspore::Primitive>("TensorMove")), source});
+      copy->set_abstract(as_tensor(load->abstract()));
+      copy->set_scope(load->scope());
+      nodes_[node] = copy;
+      add(name(node), copy);
+      values_[name(load_node)] = load->input(1);
+    }
+    for (size_t user = 0; user < plan_.nodes.size(); user++) {
+      for (size_t i = 0; i < match_.inputs[user].size() && match_.copies.count(user) == 0; i++) {
+        const std::string &ref = match_.inputs[user][i];
+        if (ref[0] == 'n' && match_.copies.count(std::stoul(ref.substr(1))) != 0) {
+          changes_.push_back({nodes_[user], i + 1, values_[ref]});
+        }
+      }
     }
   }
-  applied.changed_inputs = changes.size();
-  set_inputs(graph, changes);
-  return applied;
+
+  const Plan &plan_;
+  const Match &match_;
+  const FuncGraphPtr &graph_;
+  Values values_;
+  std::map<size_t, CNodePtr> nodes_;
+  std::vector<Change> changes_;
+  Applied applied_{0, 0, {}};
+};
+
+}  // namespace
+
+Applied apply(const Plan &plan, const Match &match, const std::string &kernels, const FuncGraphPtr &graph,
+              const std::vector<CNodePtr> &calls) {
+  const Library library(kernels);
+  return Editor(plan, match, graph, calls).apply(library);
 }
 
 }  // namespace hyperoffload

@@ -8,7 +8,7 @@
 
 #include "mindspore/core/include/ir/anf.h"
 #include "mindspore/core/include/ir/func_graph.h"
-#include "pass_check.h"
+#include "pass_match.h"
 
 namespace hyperoffload {
 

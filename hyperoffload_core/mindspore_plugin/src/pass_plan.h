@@ -19,7 +19,7 @@ struct ExpectedNode {
   std::string primitive;
   std::string scope;
   std::string result;               // "" where it is not known
-  std::vector<std::string> inputs;  // references, "" for any constant; where a plan names none at all, none is compared
+  std::vector<std::string> inputs;  // references; "" for a constant
 };
 
 struct Edit {
