@@ -135,8 +135,9 @@ class _Builder:
         link_slot[link] = slot
         done = self.first_waiter.get(number)
         if first.kind == "prefetch" and first.storage in self.tensors:
-            uses = self.accesses[first.storage]
-            done = min(self.end if done is None else done, uses[bisect_left(uses, slot)])
+            # A result of the step may come back behind its last use.
+            following = (use for use in self.accesses[first.storage] if use >= slot)
+            done = min(self.end if done is None else done, next(following, self.end))
         if done is not None:
             slot = min(slot, done)
         return _Placed(Move(number, first.kind, first.storage, tuple(after)), first.start_ns, slot, done)
