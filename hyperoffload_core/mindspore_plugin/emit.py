@@ -23,12 +23,10 @@ from hyperoffload_core.capture.roles import all_parameters
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.files import write_whole
 from hyperoffload_core.given import read_verified, require_graph
-from hyperoffload_core.mindspore_plugin.ascend import plan_ascend_edits
-from hyperoffload_core.mindspore_plugin.chain import build_chain
+from hyperoffload_core.mindspore_plugin.ascend import plan_ascend
 from hyperoffload_core.mindspore_plugin.edits import NewNode
-from hyperoffload_core.mindspore_plugin.insertion import last_readers, tensor_roots
 from hyperoffload_core.mindspore_plugin.mindir import apply_edits
-from hyperoffload_core.mindspore_plugin.nodes import LiveGraph, read_live_graph
+from hyperoffload_core.mindspore_plugin.nodes import read_live_graph
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.sizes import format_bytes
 from hyperoffload_core.spool import Emitted
@@ -45,8 +43,7 @@ class EmitError(UserError):
 
 @dataclass(frozen=True)
 class Emission:
-    """A MindIR and what is in it: cache operators by name, storages that stay on the device although the schedule
-    moves them, with the reason, and parameters whose home is the pool."""
+    """A MindIR and what is in it: cache operators by name, and the rest as in `AscendPlan`."""
 
     model: ModelProto
     operators: Mapping[str, int]
@@ -85,35 +82,13 @@ def emit_model(
         exported = export_mindir(cell, inputs)
     live = read_live_graph(exported, cell, name)
     require_graph(schedule, live.graph, where)
-    roots = tensor_roots(live)
-    stays = _stays(live, schedule, roots)
-    movable = {t.storage for t in schedule.transfers} - stays.keys()
-    chain = build_chain(schedule, movable, {s: p for s, p in last_readers(schedule).items() if s in roots})
-    plan = plan_ascend_edits(live, schedule, chain)
-    model = apply_edits(exported, plan.edits)
+    planned = plan_ascend(live, schedule)
+    model = apply_edits(exported, planned.plan.edits)
     if weights:
         _add_weights(model, all_parameters(cell))
-    added = Counter(edit.primitive for edit in plan.edits if isinstance(edit, NewNode))
-    return Emission(
-        model=model,
-        operators={name: added[name] for name in CACHE_OPERATORS if added[name]},
-        stays={schedule.graph.storages[s].name: reason for s, reason in stays.items()},
-        in_pool=tuple(live.parameters[s] for s in sorted(movable) if schedule.homes[s] == "pool"),
-    )
-
-
-def _stays(live: LiveGraph, schedule: Schedule, roots: Mapping[int, str]) -> dict[int, str]:
-    """Why each storage that the schedule moves and the graph cannot stays on the device."""
-    stays: dict[int, str] = {}
-    for number in sorted({t.storage for t in schedule.transfers}):
-        storage = schedule.graph.storages[number]
-        if storage.persistent and number not in live.parameters:
-            stays[number] = "a constant of the graph, which MindSpore keeps"
-        elif storage.tensor_class == "input":
-            stays[number] = "an input, which the caller holds"
-        elif not storage.persistent and number not in roots:
-            stays[number] = "no single op of the graph gives it as a whole"
-    return stays
+    added = Counter(edit.primitive for edit in planned.plan.edits if isinstance(edit, NewNode))
+    operators = {name: added[name] for name in CACHE_OPERATORS if added[name]}
+    return Emission(model, operators, planned.stays, planned.in_pool)
 
 
 def _add_weights(model: ModelProto, parameters: Mapping[str, Any]) -> None:
