@@ -535,6 +535,22 @@ def test_a_step_that_was_left_in_the_middle_copies_nothing_after_it_is_abandoned
         steps.prefetch_done(1, y)
 
 
+def test_what_is_being_copied_when_a_step_is_abandoned_has_stopped_when_that_returns(
+    opened: Callable[..., Steps],
+) -> None:
+    steps = opened(256 * MB)
+    y = np.zeros(256 * MB, np.uint8)
+    steps.session.tensor_command(1, "prefetch", y.nbytes, 0)
+    for wait_s in (0.002, 0.005, 0.01):
+        steps.begin()
+        steps.prefetch(1, y)
+        time.sleep(wait_s)
+        steps.session.abandon()
+        y[:: MB // 4] = 1
+        time.sleep(0.01)
+        assert y[:: MB // 4].all()
+
+
 def test_a_folder_that_is_not_there_is_said(kernels: Kernels, tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     with pytest.raises(KernelError, match=f"a pool file in the folder {folder} cannot be made: No such file"):
@@ -617,6 +633,29 @@ for size in (2 * MB, 5 * MB, resource.RLIM_INFINITY):
         "0 True",
         "0 True",
     ], run.stderr
+
+
+@pytest.mark.usefixtures("kernels")
+def test_a_prefetch_there_is_no_memory_for_fails_its_kernel_and_loses_nothing(tmp_path: Path) -> None:
+    code = """
+steps = Steps(session())
+region = steps.session.region(4 * MB, 0)
+region.memory[:] = 3
+region.to_pool()
+steps.session.region_command(1, "prefetch", region)
+steps.begin()
+in_use = int(Path("/proc/self/statm").read_text().split()[0]) * 4096
+resource.setrlimit(resource.RLIMIT_AS, (in_use + MB, resource.RLIM_INFINITY))
+steps.prefetch(1)
+try:
+    steps.end()
+except RuntimeError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(steps.session.stats().device_region_bytes, (region.memory == 3).all())
+"""
+    run = run_process(code, tmp_path)
+    assert run.stdout.splitlines() == ["mapping 6291456 bytes of memory: Cannot allocate memory", "0 True"], run.stderr
 
 
 @pytest.mark.usefixtures("kernels")
@@ -737,8 +776,7 @@ def test_the_sources_are_formatted() -> None:
     formatter = shutil.which("clang-format") or shutil.which("clang-format", path=Path(sys.executable).parent)
     if formatter is None:
         pytest.skip("clang-format is not installed")
-    headers = [p for p in SOURCES.glob("*.h") if not p.name.startswith("pass")]
-    files = [*kernel_sources(), *headers, *(ROOT / "tests/cpp").glob("*.cc")]
+    files = [*SOURCES.glob("*.cc"), *SOURCES.glob("*.h"), *(ROOT / "tests/cpp").glob("*.cc")]
     style = f"--style=file:{SOURCES / '.clang-format'}"
     run = subprocess.run([formatter, style, "--dry-run", "--Werror", *files], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr

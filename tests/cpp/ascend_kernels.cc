@@ -1,5 +1,5 @@
-// MindSpore's cache operators for Ascend, as kernels for CPU that copy at once and refuse whatever would lose data there.
-// Detach destroys the device copy, so whoever reads a parameter that is not there computes something else.
+// MindSpore's cache operators for Ascend, as kernels for CPU that copy at once and refuse whatever would lose data
+// there. Detach destroys the device copy, so whoever reads a parameter that is not there computes something else.
 
 #include <cstddef>
 #include <cstdint>
@@ -76,8 +76,7 @@ int to_device(const Call &call) {
 
 int detach(const Call &call) {
   Remote &remote = remotes[call.data()];
-  const bool valid =
-    remote.copy.size() == call.bytes && std::memcmp(remote.copy.data(), call.data(), call.bytes) == 0;
+  const bool valid = remote.copy.size() == call.bytes && std::memcmp(remote.copy.data(), call.data(), call.bytes) == 0;
   if (!remote.on_device || !valid) {
     return 1;
   }

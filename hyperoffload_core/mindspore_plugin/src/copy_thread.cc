@@ -88,7 +88,7 @@ void CopyThread::run() {
       if (whole) command.state = State::ended;
       if (!failure.empty()) progress_.fail(failure);
     }
-    head_ = progress_.stopping ? nullptr : command.next;
+    head_ = command.next;  // where copying stops, those that wait go one by one without being run
     progress_.changed.notify_all();
   }
 }

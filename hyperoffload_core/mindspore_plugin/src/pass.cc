@@ -1,4 +1,6 @@
 // The compiler pass "hyperoffload": puts a plan's nodes into the graph MindSpore is compiling, all of them or none.
+#include "mindspore/ccsrc/include/backend/common/pass_manager/pass.h"
+
 #include <cerrno>
 #include <cstdio>
 #include <exception>
@@ -8,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "mindspore/ccsrc/include/backend/common/pass_manager/pass.h"
 #include "mindspore/ccsrc/include/utils/custom_pass/custom_pass_plugin.h"
 #include "pass_check.h"
 #include "pass_edit.h"
@@ -141,8 +142,8 @@ __attribute__((visibility("default"))) void hyperoffload_pass_set_kernels(const 
   hyperoffload::kernels_path = path == nullptr ? "" : path;
 }
 
-// What became of the plan in the last compile: "applied<TAB>new nodes<TAB>changed inputs", "refused<TAB>sentence", or ""
-// where nothing was compiled since it was set. Valid in the calling thread until its next call.
+// What became of the plan in the last compile: "applied<TAB>new nodes<TAB>changed inputs", "refused<TAB>sentence", or
+// "" where nothing was compiled since it was set. Valid in the calling thread until its next call.
 __attribute__((visibility("default"))) const char *hyperoffload_pass_report() {
   static thread_local std::string copy;
   const std::lock_guard<std::mutex> lock(hyperoffload::mutex);

@@ -106,7 +106,7 @@ void check_set(const Edit &edit, const Plan &plan, const Names &values, Inputs *
   std::vector<std::string> &refs = (*inputs)[node_name(edit.node)];
   if (edit.input >= refs.size()) {
     bad_edit(edit, "sets input " + std::to_string(edit.input) + " of node " + std::to_string(edit.node) +
-                     ", which has " + std::to_string(refs.size()));
+                       ", which has " + std::to_string(refs.size()));
   }
   check_ref(edit, edit.refs[0], values);
   refs[edit.input] = edit.refs[0];

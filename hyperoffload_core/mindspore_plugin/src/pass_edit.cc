@@ -202,8 +202,8 @@ class Editor {
       const CNodePtr load = nodes_[load_node];
       AnfNodePtr source = load->input(1);
       if (std::dynamic_pointer_cast<mindspore::CNode>(load->input(2)) != nullptr) {
-        const auto held = graph_->NewCNode(
-          {constant(std::make_shared<mindspore::Primitive>("Depend")), source, load->input(2)});
+        const auto held =
+            graph_->NewCNode({constant(std::make_shared<mindspore::Primitive>("Depend")), source, load->input(2)});
         held->set_abstract(source->abstract()->Clone());
         source = held;
       }

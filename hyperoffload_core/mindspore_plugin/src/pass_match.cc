@@ -48,7 +48,8 @@ class Walk {
 
  private:
   void differs(size_t node, const std::string &is, const std::string &was) {
-    differences_.emplace(node, is + ": schedule " + plan_.name + " was made for " + was + "; compile it again for this model");
+    differences_.emplace(
+        node, is + ": schedule " + plan_.name + " was made for " + was + "; compile it again for this model");
   }
 
   void compare(size_t number, const GraphNode &node) {
@@ -56,7 +57,8 @@ class Walk {
     const bool same_result = expected.result.empty() || node.result == expected.result;
     if (node.primitive != expected.primitive || node.scope != expected.scope || !same_result) {
       const std::string other_scope = node.scope == expected.scope ? "" : " in " + expected.scope;
-      differs(number, "node " + std::to_string(number) + " is " + shown(node.primitive, node.result) + " in " + node.scope,
+      differs(number,
+              "node " + std::to_string(number) + " is " + shown(node.primitive, node.result) + " in " + node.scope,
               shown(expected.primitive, expected.result) + other_scope);
     }
     if (node.primitive != expected.primitive) {
@@ -109,7 +111,8 @@ class Walk {
 
   bool is_missing_copy(size_t node, const std::optional<size_t> &call) const {
     const ExpectedNode &copy = plan_.nodes[node];
-    if (copy.primitive != "TensorMove" || copy.inputs.size() != 1 || (call && graph_.nodes[*call].primitive != "Load")) {
+    if (copy.primitive != "TensorMove" || copy.inputs.size() != 1 ||
+        (call && graph_.nodes[*call].primitive != "Load")) {
       return false;
     }
     const std::optional<size_t> load = node_of(copy.inputs[0]);

@@ -28,8 +28,8 @@ struct GraphText {
 // the Loads of parameters that are read at several states, and has told UpdateStates which readers to wait for; a graph
 // that is to be run reaches the pass before that.
 struct Match {
-  std::vector<std::optional<size_t>> calls;  // for each node of the plan its call; none for a copy not there yet
-  std::map<size_t, size_t> copies;           // nodes that are such copies, and the Load each stands behind
+  std::vector<std::optional<size_t>> calls;      // for each node of the plan its call; none for a copy not there yet
+  std::map<size_t, size_t> copies;               // nodes that are such copies, and the Load each stands behind
   std::vector<std::vector<std::string>> inputs;  // of each node of the plan, as they are in the graph
 };
 

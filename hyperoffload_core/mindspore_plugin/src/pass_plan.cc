@@ -46,8 +46,9 @@ Edit set_input(const std::vector<std::string> &fields, size_t line) {
 }  // namespace
 
 size_t number_in(const std::string &text, size_t from, size_t line) {
-  const bool digits = from < text.size() && std::all_of(text.begin() + static_cast<std::ptrdiff_t>(from), text.end(),
-                                                        [](char c) { return c >= '0' && c <= '9'; });
+  const bool digits = from < text.size() && std::all_of(
+                                                text.begin() + static_cast<std::ptrdiff_t>(from), text.end(),
+                                                [](char c) { return c >= '0' && c <= '9'; });
   if (!digits || text.size() - from > kLongestNumber) {
     broken(line, "has \"" + text + "\" where a number belongs");
   }

@@ -34,7 +34,6 @@ bool Region::store(const Move &write) {
   if (!on_device_) return true;
   pool_valid_ = false;
   if (!write(address(), bytes_, pool_offset_)) return false;
-  pool_valid_ = true;
   show_pool();
   return true;
 }
@@ -62,7 +61,6 @@ bool Region::detach(const Move &write) {
   std::lock_guard lock(mutex_);
   if (!on_device_) return true;
   if (!pool_valid_ && !write(address(), bytes_, pool_offset_)) return false;
-  pool_valid_ = true;
   show_pool();
   return true;
 }

@@ -33,7 +33,7 @@ class Region {
   // Each returns false where `move` gave up, and throws Failure where it failed; the region is then as it was.
   bool store(const Move &write);    // nothing to do in the pool
   bool prefetch(const Move &read);  // nothing to do on the device
-  bool detach(const Move &write);   // `write` only where nothing was stored or fetched since may_have_changed
+  bool detach(const Move &write);   // `write` only where it was not fetched since may_have_changed
 
   // Whoever uses the memory may have written it while no step ran. Does not wait for a copy.
   void may_have_changed() { pool_valid_ = false; }
@@ -47,7 +47,8 @@ class Region {
   std::mutex mutex_;
   Pages pages_;
   bool on_device_ = true;
-  std::atomic<bool> pool_valid_{false};  // what ops write after a Prefetch, the schedule has to Store
+  // On the device: the pool has the same, unless ops wrote since (which the schedule then has to Store).
+  std::atomic<bool> pool_valid_{false};
 };
 
 }  // namespace hyperoffload
