@@ -78,6 +78,8 @@ def emit_model(
     Without ``weights`` the parameters have types and shapes only: whoever loads the file hands them in
     (``GraphCell(graph, params_init=…)``), for MindSpore runs a graph without values on whatever its memory holds.
     """
+    if weights:
+        _refuse_large(all_parameters(cell))
     with nullcontext() if weights else unmaterialised(cell):
         exported = export_mindir(cell, inputs)
     live = read_live_graph(exported, cell, name)
@@ -91,7 +93,7 @@ def emit_model(
     return Emission(model, operators, planned.stays, planned.in_pool)
 
 
-def _add_weights(model: ModelProto, parameters: Mapping[str, Any]) -> None:
+def _refuse_large(parameters: Mapping[str, Any]) -> None:
     total = sum(p.nbytes for p in parameters.values())
     if total > MOST_WEIGHT_BYTES:
         raise EmitError(
@@ -99,6 +101,9 @@ def _add_weights(model: ModelProto, parameters: Mapping[str, Any]) -> None:
             f"{format_bytes(MOST_WEIGHT_BYTES)}; add --no-weights, and hand them to "
             "mindspore.nn.GraphCell(graph, params_init={name: parameter, …})"
         )
+
+
+def _add_weights(model: ModelProto, parameters: Mapping[str, Any]) -> None:
     prefix = f"{model.graph.name}:"
     for tensor in model.graph.parameter:
         tensor.raw_data = parameters[tensor.name.removeprefix(prefix)].asnumpy().tobytes()
