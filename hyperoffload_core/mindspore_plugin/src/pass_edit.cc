@@ -108,6 +108,39 @@ mindspore::PrimitivePtr new_primitive(const std::string &name, const Library &ke
   return primitive;
 }
 
+CNodePtr make_call(const FuncGraphPtr &graph, const mindspore::AnfNodePtrList &inputs,
+                   const abstract::AbstractBasePtr &result, const mindspore::ScopePtr &scope) {
+  const auto call = graph->NewCNode(inputs);
+  call->set_abstract(result);
+  if (scope != nullptr) {
+    call->set_scope(scope);
+  }
+  return call;
+}
+
+// The call that makes the tuple `node`, or null.
+CNodePtr made_tuple(const AnfNodePtr &node) {
+  const auto call = std::dynamic_pointer_cast<mindspore::CNode>(node);
+  const auto primitive = call == nullptr ? nullptr : mindspore::GetValueNode<mindspore::PrimitivePtr>(call->input(0));
+  return primitive != nullptr && primitive->name() == "MakeTuple" ? call : nullptr;
+}
+
+// What takes a tuple from a Depend does not wait, in MindSpore's runtime, for what the Depend waits for. It does where
+// the tuple's tensors come from Depends.
+CNodePtr held_tuple(const CNodePtr &tuple, const AnfNodePtr &other, const FuncGraphPtr &graph,
+                    const mindspore::ScopePtr &scope) {
+  mindspore::AnfNodePtrList inputs = {tuple->input(0)};
+  for (size_t i = 1; i < tuple->size(); i++) {
+    AnfNodePtr element = tuple->input(i);
+    if (std::dynamic_pointer_cast<abstract::AbstractTensor>(element->abstract()) != nullptr) {
+      element = make_call(graph, {constant(std::make_shared<mindspore::Primitive>("Depend")), element, other},
+                          element->abstract()->Clone(), scope);
+    }
+    inputs.push_back(element);
+  }
+  return make_call(graph, inputs, tuple->abstract()->Clone(), scope);
+}
+
 CNodePtr new_call(const Edit &edit, const Library &kernels, const FuncGraphPtr &graph, const Values &values) {
   mindspore::PrimitivePtr primitive;
   CNodePtr source;
@@ -121,13 +154,13 @@ CNodePtr new_call(const Edit &edit, const Library &kernels, const FuncGraphPtr &
   for (size_t i = 0; i < edit.refs.size(); i++) {
     inputs.push_back(edit.refs[i].empty() ? source->input(i + 1) : value_of(edit.refs[i], values));
   }
-  const auto result = result_of(edit, values);
-  const auto call = graph->NewCNode(inputs);
-  call->set_abstract(result);
-  if (!edit.scope.empty()) {
-    call->set_scope(std::make_shared<mindspore::Scope>(edit.scope));
+  const auto scope = edit.scope.empty() ? nullptr : std::make_shared<mindspore::Scope>(edit.scope);
+  if (edit.primitive == "Depend" && inputs.size() == 3) {
+    if (const auto tuple = made_tuple(inputs[1])) {
+      return held_tuple(tuple, inputs[2], graph, scope);
+    }
   }
-  return call;
+  return make_call(graph, inputs, result_of(edit, values), scope);
 }
 
 struct Change {
