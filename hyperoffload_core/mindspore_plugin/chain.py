@@ -132,14 +132,16 @@ class _Builder:
         if first.kind == "prefetch" and first.storage in self.tensors:
             # Its memory is allocated when it starts, so it must not start long before it can.
             slot = max(slot, bisect_left(self.starts_ns, first.start_ns))
-        link_slot[link] = slot
         done = self.first_waiter.get(number)
-        if first.kind == "prefetch" and first.storage in self.tensors:
-            # A result of the step may come back behind its last use.
-            following = (use for use in self.accesses[first.storage] if use >= slot)
-            done = min(self.end if done is None else done, next(following, self.end))
+        if first.kind == "prefetch":
+            # The first op that reads it may wait only for a later transfer of the link, which says as much.
+            uses = self.accesses[first.storage]
+            first_use = bisect_left(uses, slot)
+            if first_use < len(uses):
+                done = uses[first_use] if done is None else min(done, uses[first_use])
         if done is not None:
             slot = min(slot, done)
+        link_slot[link] = slot
         return _Placed(Move(number, first.kind, first.storage, tuple(after)), first.start_ns, slot, done)
 
     def _place_store_dones(self, placed: list[_Placed]) -> None:
