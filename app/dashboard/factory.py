@@ -13,10 +13,12 @@ import dash_mantine_components as dmc
 import flask
 import waitress
 from dash import ALL, Input, Output, dcc, html
+from dash import State as Given
 
 from app.dashboard import parts
 from app.dashboard.icons import icon, logo
 from app.dashboard.pages import PAGES
+from app.dashboard.scripts import Dashboard
 from app.dashboard.state import State
 from app.dashboard.theme import MANTINE_THEME
 from app.dashboard.views.clipping import LONGEST_SENTENCE, clipped
@@ -41,7 +43,7 @@ _log = logging.getLogger(__name__)
 def create_app(database_path: Path | str, host: str = "127.0.0.1") -> dash.Dash:
     """The dashboard over one database file (made, or brought to the newest schema, when needed)."""
     dmc.pre_render_color_scheme()
-    app = dash.Dash(
+    app = Dashboard(
         __name__,
         title="HyperOffload",
         update_title=None,
@@ -59,7 +61,12 @@ def create_app(database_path: Path | str, host: str = "127.0.0.1") -> dash.Dash:
     for page in PAGES:
         page.register(app, state)
     app.layout = lambda: _shell(state)
-    app.callback(Output({"nav": ALL}, "className"), Input("address", "pathname"))(_mark_page)
+    app.clientside_callback(
+        "(path, links) => links.map(({ nav }) => (nav === path ? 'here' : ''))",
+        Output({"nav": ALL}, "className"),
+        Input("address", "pathname"),
+        Given({"nav": ALL}, "id"),
+    )
 
     @app.callback(Output("database-told", "children"), Input("database-look", "n_intervals"), prevent_initial_call=True)
     def look(_: int | None) -> Any:
@@ -157,10 +164,6 @@ def _read_only(state: State) -> Any:
         return None
     words = "This database cannot be written here, so nothing can be saved: no new runs, tags, notes or versions; "
     return parts.notice("warn", words + READ_ONLY_REMEDY + ".")
-
-
-def _mark_page(path: str | None) -> list[str]:
-    return ["here" if path == href else "" for href, _, _ in NAVIGATION]
 
 
 def _show_error(error: Exception) -> None:
