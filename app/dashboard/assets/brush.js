@@ -123,6 +123,7 @@
 
 window.dash_clientside = window.dash_clientside || {};
 window.dash_clientside.run = {
+  go: (address) => address || window.dash_clientside.no_update,
   replace_query: (query) => {
     if (query === undefined || query === null) return window.dash_clientside.no_update;
     // What other panels keep in the address stays.

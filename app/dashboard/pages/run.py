@@ -107,17 +107,16 @@ def layout(run_id: str = "", **query: str) -> Any:
             # What the page opens with by itself is not named in its address.
             dcc.Store(id="run", data=kept | {"numbered": numbered, "picked": first, "peak_ns": view.peak[0]}),
             dcc.Store(id="run-cursor", data=at),
-            dcc.Store(id="run-picked", data=picked),
+            _store("run-picked", picked),
             dcc.Store(id="run-target"),
-            dcc.Store(id="run-window", data=window),
-            dcc.Store(id="run-selection", data=selected),
+            _store("run-window", window),
+            _store("run-selection", selected),
             dcc.Download(id="run-download"),
             _head(run),
             _notice(run),
             parts.cards(run_numbers(run, view.peak[1], prediction)),
             run_search.panel(view, query.get("q", "")),
             run_timeline.panel(run, timeline, step, asked),
-            run_drag.panel(),
             dcc.Store(id="run-drawn-first"),
             html.Div(id="run-rest"),
         ]
@@ -125,9 +124,10 @@ def layout(run_id: str = "", **query: str) -> Any:
 
 
 def below(view: StepView, text: str, group: str) -> list[Any]:
-    """All that stands below the timeline; ``text`` is the search in force, ``group`` how what is on the device is grouped."""
+    """All below the timeline; ``text`` is the search in force, ``group`` how what is on the device is grouped."""
     stack = html.Div([run_stalls.panel(), run_alive.panel(group)], className="stack")
     return [
+        run_drag.panel(),
         html.Div([stack, run_details.panel()], className="explaining"),
         run_tiers.panel(),
         run_addresses.panel(),
@@ -148,8 +148,8 @@ def _all_steps(state: State, run: RunRow, asked: Shown) -> Any:
             dcc.Store(id="run-cursor", data=at),
             dcc.Store(id="run-picked"),
             dcc.Store(id="run-target"),
-            dcc.Store(id="run-window", data=window),
-            dcc.Store(id="run-selection", data=selected),
+            _store("run-window", window),
+            _store("run-selection", selected),
             dcc.Download(id="run-download"),
             _head(run),
             _notice(run),
@@ -157,6 +157,11 @@ def _all_steps(state: State, run: RunRow, asked: Shown) -> Any:
             run_timeline.panel(run, timeline, "all", replace(asked, at=at, window=window, selected=selected)),
         ]
     )
+
+
+def _store(identity: str, data: Any) -> dcc.Store:
+    """A store that says null when it is made would tell its callbacks of a change at once."""
+    return dcc.Store(id=identity) if data is None else dcc.Store(id=identity, data=data)
 
 
 def _within(span: tuple[int, int] | None, end_ns: int) -> tuple[int, int] | None:

@@ -71,8 +71,8 @@ def register(app: dash.Dash, shared: State) -> None:
         SHOW,
         prevent_initial_call=True,
     )
-    def go_to_peak(_: int | None, run: dict[str, Any], show: str) -> Any:
-        return shown_timeline(shared, run, show).main.peak[0]
+    def go_to_peak(clicks: int | None, run: dict[str, Any], show: str) -> Any:
+        return shown_timeline(shared, run, show).main.peak[0] if clicks else dash.no_update
 
 
 def alive_body(found: MomentView) -> list[Any]:

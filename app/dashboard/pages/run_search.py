@@ -39,16 +39,10 @@ def register(app: dash.Dash, shared: State) -> None:
         Input("run-search", "value"),
         Input("run-show", "value"),
         RUN,
+        prevent_initial_call=True,
     )
     def search(text: str | None, show: str, run: dict[str, Any]) -> Any:
-        if not (text or "").strip():
-            return None, None, None
-        try:
-            found = search_view(shown_timeline(shared, run, show).main, text or "")
-        except FilterError as error:
-            words = str(error)
-            return f"{words[:1].upper()}{words[1:]}.", None, None
-        return None, found.summary, _table(list(found.rows)) if found.rows else None
+        return _found(shown_timeline(shared, run, show).main, text or "")
 
     @app.callback(
         Output("run-cursor", "data", allow_duplicate=True),
@@ -80,9 +74,11 @@ def register(app: dash.Dash, shared: State) -> None:
 
 def panel(view: StepView, text: str = "") -> Any:
     """What is worth looking at first, and the search; ``text`` is what is searched first."""
+    error, summary, rows = _found(view, text)
     field = dmc.TextInput(
         id="run-search",
         value=text,
+        error=error,
         placeholder="Search names, or class:weight size>4MiB blocking>1ms  ( / )",
         leftSection=icon("zoom", 14),
         debounce=250,
@@ -97,8 +93,8 @@ def panel(view: StepView, text: str = "") -> Any:
         [
             html.Div(first, className="highlights") if first else None,
             html.Div([field, html.Details(manual, className="search-help")], className="search-row"),
-            html.Div(id="run-found-summary", className="hint", role="status"),
-            html.Div(id="run-found-rows"),
+            html.Div(summary, id="run-found-summary", className="hint", role="status"),
+            html.Div(rows, id="run-found-rows"),
         ],
         className="panel search",
     )
@@ -118,6 +114,18 @@ def help_text() -> list[Any]:
         "or:",
     ]
     return [html.P(words, className="explained"), html.Table(html.Tbody(rows), className="plain")]
+
+
+def _found(view: StepView, text: str) -> tuple[str | None, str | None, Any]:
+    """What is wrong with the search, else what it found in a sentence and as a grid."""
+    if not text.strip():
+        return None, None, None
+    try:
+        found = search_view(view, text)
+    except FilterError as error:
+        words = str(error)
+        return f"{words[:1].upper()}{words[1:]}.", None, None
+    return None, found.summary, _table(list(found.rows)) if found.rows else None
 
 
 def _table(rows: list[dict[str, Any]]) -> Any:

@@ -25,6 +25,7 @@ def register(app: dash.Dash, shared: State) -> None:
         Input("run-selection", "data"),
         Input("run-show", "value"),
         RUN,
+        prevent_initial_call=True,
     )
     def show_selection(selected: list[int] | None, show: str, run: dict[str, Any]) -> Any:
         if not selected:

@@ -12,6 +12,7 @@ from dash import State as Given
 from app.dashboard import parts, theme
 from app.dashboard.icons import icon
 from app.dashboard.pages import zooms
+from app.dashboard.pages.run_selection import selection_panel
 from app.dashboard.pages.run_shown import RUN, SHOW, shown_timeline
 from app.dashboard.state import State
 from app.dashboard.views import overview, pointing
@@ -105,7 +106,7 @@ def register(app: dash.Dash, shared: State) -> None:
     @app.callback(
         Output("run-cursor", "data", allow_duplicate=True),
         Output("run-picked", "data", allow_duplicate=True),
-        Output("address", "href", allow_duplicate=True),
+        Output("run-go", "data", allow_duplicate=True),
         Input("run-timeline", "clickData"),
         RUN,
         SHOW,
@@ -138,7 +139,7 @@ def register(app: dash.Dash, shared: State) -> None:
         return patch
 
     @app.callback(
-        Output("address", "href", allow_duplicate=True),
+        Output("run-go", "data", allow_duplicate=True),
         Input("run-step", "value"),
         RUN,
         SHOW,
@@ -174,6 +175,14 @@ def register(app: dash.Dash, shared: State) -> None:
                 selected=selected,
             )
         )
+
+    # Output of a component beside their input: a callback whose output lies elsewhere is called when its input appears.
+    app.clientside_callback(
+        ClientsideFunction("run", "go"),
+        Output("address", "href", allow_duplicate=True),
+        Input("run-go", "data"),
+        prevent_initial_call=True,
+    )
 
     # Replaces the address without telling dcc.Location, which would make the page anew.
     app.clientside_callback(
@@ -241,8 +250,13 @@ def panel(run: RunRow, timeline: Timeline, step: int | Literal["all"], shown: Sh
                 className="overview",
             ),
             html.Div(detail_words(timeline, window), id="run-drawn", className="hint"),
-            html.Div(id="run-selected", **{"aria-live": "polite"}),
+            html.Div(
+                selection_panel(timeline.main, shown.selected) if shown.selected else None,
+                id="run-selected",
+                **{"aria-live": "polite"},
+            ),
             dcc.Store(id="run-query"),
+            dcc.Store(id="run-go"),
             zooms.store("run-timeline"),
         ],
         hint=HINT if step != "all" else HINT_ALL,
