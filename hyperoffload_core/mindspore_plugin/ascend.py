@@ -129,6 +129,9 @@ class _AscendEditor(Editor):
             if self.schedule.graph.storages[storage].persistent:
                 self._changed(storage, self.last)
 
+    def _has_run(self, n: int) -> Ref:
+        return f"n{n}"
+
     def _hold_back(self, node: Node, inputs: list[Ref]) -> None:
         for position in node.states:
             inputs[position] = self._state(self.last)

@@ -153,9 +153,15 @@ class Editor:
         inputs = [ref if not ref or self._is_state(ref) else self._rebuild(ref, {}) for ref in node.inputs]
         self._hold_back(node, inputs)
         self.edits += [SetInput(n, p, i) for p, i in enumerate(inputs) if i != node.inputs[p]]
-        self.last = f"n{n}"
+        if any(ref for ref in inputs) or not self.last:
+            self.last = self._has_run(n)
         if self.marks:
             self._advance("HyperMark", self._number(op))
+
+    def _has_run(self, n: int) -> Ref:
+        """What follows waits for a state behind an op that updates in place: MindSpore's CPU backend makes some of them
+        an Assign of a result that is new, and only the state is behind the Assign."""
+        return self._new(_STATE, ("U", f"n{n}"), "U") if self.live.nodes[n].states else f"n{n}"
 
     def _hold_back(self, _node: Node, inputs: list[Ref]) -> None:
         """The node waits for what stands before it in the chain, by one of its inputs if not by what it takes."""
