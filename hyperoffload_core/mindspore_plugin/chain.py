@@ -139,6 +139,8 @@ class _Builder:
             first_use = bisect_left(uses, slot)
             if first_use < len(uses):
                 done = uses[first_use] if done is None else min(done, uses[first_use])
+            elif done is None and first.storage in self.tensors:
+                done = self.end  # a result of the step: its memory is MindSpore's again if nothing takes it
         if done is not None:
             slot = min(slot, done)
         link_slot[link] = slot
