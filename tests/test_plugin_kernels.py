@@ -39,7 +39,7 @@ def opened(kernels: Kernels) -> Iterator[Callable[..., Steps]]:
     """Opens sessions that are closed when the test is over."""
     sessions: list[Session] = []
 
-    def open_steps(pool_bytes: int = 64 * MB, link: Link = FAST, **options: Any) -> Steps:
+    def open_steps(pool_bytes: int = 16 * MB, link: Link = FAST, **options: Any) -> Steps:
         options = {"paced": False} | options
         sessions.append(open_session(kernels, pool_bytes, link_out=link, link_in=link, **options))
         return Steps(sessions[-1])
@@ -108,7 +108,7 @@ def test_tensors_of_many_commands_and_steps_under_random_delays_are_never_mixed_
 
 
 def test_the_memory_of_a_stored_tensor_goes_back(opened: Callable[..., Steps]) -> None:
-    steps = opened()
+    steps = opened(32 * MB)
     x = np.ones(32 * MB, np.uint8)
     steps.session.tensor_command(1, "store", x.nbytes, 0)
     steps.begin()
@@ -136,25 +136,23 @@ def test_the_memory_of_a_released_tensor_goes_back_and_its_neighbours_keep_their
 # Order and pace
 
 
-def test_a_paced_copy_takes_as_long_as_the_link_would(opened: Callable[..., Steps]) -> None:
-    steps = opened(link=Link(400_000_000, 1_000_000), paced=True)
+@pytest.mark.parametrize("kind", ["store", "prefetch"])
+def test_a_paced_copy_takes_as_long_as_the_link_would(opened: Callable[..., Steps], kind: str) -> None:
+    steps = opened(link=Link(200_000_000, 1_000_000), paced=True)
     x = np.zeros(8_000_000, np.uint8)
-    steps.session.tensor_command(1, "store", x.nbytes, 0)
-    steps.session.tensor_command(2, "prefetch", x.nbytes, 0)
-    taken_ns: dict[str, list[int]] = {"store": [], "prefetch": []}
-    for _ in range(3):
+    steps.session.tensor_command(1, kind, x.nbytes, 0)  # type: ignore[arg-type]
+    link_ns = 40_000_000 + 1_000_000
+    taken_ns: list[int] = []
+    while not taken_ns or (min(taken_ns) > 1.2 * link_ns and len(taken_ns) < 10):  # others may use the machine
         steps.begin()
-        steps.store(1, x)
-        steps.store_done(1, x)
-        steps.prefetch(2, x)
+        if kind == "store":
+            steps.store(1, x)
+        else:
+            steps.prefetch(1, x)
         steps.end()
-        events = steps.session.take_events()
-        for index, kind in ((1, "store"), (2, "prefetch")):
-            event = events_of(events, kind)[index]
-            taken_ns[kind].append(int(event["end_ns"] - event["start_ns"]))
-    for kind in taken_ns:
-        assert min(taken_ns[kind]) >= 20_000_000 + 1_000_000 - 40_000
-        assert min(taken_ns[kind]) < 26_000_000
+        event = events_of(steps.session.take_events(), kind)[1]
+        taken_ns.append(int(event["end_ns"] - event["start_ns"]))
+    assert link_ns - 40_000 <= min(taken_ns) <= 1.2 * link_ns
 
 
 def test_transfers_of_one_link_run_one_after_the_other_as_they_were_issued(opened: Callable[..., Steps]) -> None:
@@ -264,7 +262,7 @@ def test_what_is_written_while_a_region_is_in_the_pool_is_there_when_it_comes_ba
 
 
 def test_the_memory_of_a_region_in_the_pool_is_not_resident(opened: Callable[..., Steps]) -> None:
-    steps = opened()
+    steps = opened(32 * MB)
     region = steps.session.region(32 * MB, 0)
     region.memory[:] = 1
     steps.session.region_command(1, "store", region)
@@ -317,7 +315,7 @@ def test_detaching_what_the_pool_has_moves_no_bytes(opened: Callable[..., Steps]
 
 
 def test_a_region_outlives_its_session_and_goes_with_its_last_array(kernels: Kernels) -> None:
-    session = open_session(kernels, 64 * MB, link_out=FAST, link_in=FAST)
+    session = open_session(kernels, 32 * MB, link_out=FAST, link_in=FAST)
     region = session.region(32 * MB, 0)
     region.memory[:] = 3
     region.to_pool()
@@ -555,6 +553,11 @@ def test_a_folder_that_is_not_there_is_said(kernels: Kernels, tmp_path: Path) ->
     folder = tmp_path / "gone"
     with pytest.raises(KernelError, match=f"a pool file in the folder {folder} cannot be made: No such file"):
         open_session(kernels, MB, link_out=FAST, link_in=FAST, folder=folder)
+
+
+def test_a_pool_larger_than_free_memory_is_refused(kernels: Kernels) -> None:
+    with pytest.raises(KernelError, match=r"a pool of 1152921504606846976 bytes of shared memory .*: [0-9]+ are free"):
+        open_session(kernels, 1 << 60, link_out=FAST, link_in=FAST)
 
 
 def test_a_pool_without_a_link_is_refused(kernels: Kernels) -> None:

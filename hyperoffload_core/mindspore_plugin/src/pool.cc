@@ -6,7 +6,7 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <vector>
+#include <fstream>
 
 #include "failure.h"
 
@@ -25,12 +25,29 @@ int open_without_name(const std::string &folder) {
   return fd;
 }
 
-// Room for all of it, so that a disk without room is found now and not in the middle of a step (or, by a write into
-// mapped pages, as a signal). Shared memory is not filled in advance: it would be resident in the system at once.
-void reserve(int fd, int64_t bytes, bool file) {
-  if (ftruncate(fd, bytes) != 0) system_failure("a pool of " + std::to_string(bytes) + " bytes cannot be made");
-  if (file && bytes > 0 && fallocate(fd, 0, 0, bytes) != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
-    system_failure("a pool file of " + std::to_string(bytes) + " bytes cannot be made");
+int open_shared_memory() {
+  const int fd = memfd_create("hyperoffload-pool", MFD_CLOEXEC);
+  if (fd < 0) system_failure("shared memory for the pool cannot be made");
+  return fd;
+}
+
+// What the system would still give without swapping.
+int64_t available_memory_bytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string word;
+  int64_t kilobytes = 0;
+  while (file >> word)
+    if (word == "MemAvailable:" && file >> kilobytes) return kilobytes * 1024;
+  throw Failure("/proc/meminfo does not say how much memory is free");
+}
+
+// Room for all of it, so that a lack is found now and not in the middle of a step (or, by a write into mapped pages, as
+// a signal), and so that the first step is as fast as the others.
+void reserve(int fd, int64_t bytes) {
+  const std::string what = "a pool of " + std::to_string(bytes) + " bytes cannot be made";
+  if (ftruncate(fd, bytes) != 0) system_failure(what);
+  // Some file systems cannot.
+  if (bytes > 0 && fallocate(fd, 0, 0, bytes) != 0 && errno != EOPNOTSUPP && errno != ENOSYS) system_failure(what);
 }
 
 }  // namespace
@@ -38,10 +55,12 @@ void reserve(int fd, int64_t bytes, bool file) {
 Pool::Pool(const char *folder, int64_t bytes)
     : name_(folder == nullptr ? "the pool in shared memory" : "the pool file in " + std::string(folder)),
       bytes_(whole_pages(bytes)),
-      fd_(folder == nullptr ? memfd_create("hyperoffload-pool", MFD_CLOEXEC) : open_without_name(folder)) {
-  if (fd_ < 0) system_failure("shared memory for the pool cannot be made");
+      fd_(folder == nullptr ? open_shared_memory() : open_without_name(folder)) {
   try {
-    reserve(fd_, bytes_, folder != nullptr);
+    if (folder == nullptr && bytes_ > available_memory_bytes())
+      throw Failure("a pool of " + std::to_string(bytes_) + " bytes of shared memory cannot be made: " +
+                    std::to_string(available_memory_bytes()) + " are free");
+    reserve(fd_, bytes_);
   } catch (const Failure &) {
     close(fd_);
     throw;
