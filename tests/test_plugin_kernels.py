@@ -174,7 +174,7 @@ def test_transfers_of_one_link_run_one_after_the_other_as_they_were_issued(opene
 def test_the_two_directions_overlap_unless_the_link_is_half_duplex(
     opened: Callable[..., Steps], half_duplex: bool
 ) -> None:
-    steps = opened(link=Link(100_000_000, 0), paced=True, half_duplex=half_duplex)
+    steps = opened(link=Link(20_000_000, 0), paced=True, half_duplex=half_duplex)
     x, y = np.zeros(2_000_000, np.uint8), np.zeros(2_000_000, np.uint8)
     steps.session.tensor_command(1, "store", x.nbytes, 0)
     steps.session.tensor_command(2, "prefetch", y.nbytes, 4 * MB)
@@ -555,6 +555,19 @@ def test_a_folder_that_is_not_there_is_said(kernels: Kernels, tmp_path: Path) ->
         open_session(kernels, MB, link_out=FAST, link_in=FAST, folder=folder)
 
 
+def test_a_pool_file_outlives_its_folder(opened: Callable[..., Steps], tmp_path: Path) -> None:
+    folder = tmp_path / "pool"
+    folder.mkdir()
+    steps = opened(folder=folder)
+    region = steps.session.region(3 * MB, 0)
+    region.memory[:] = 8
+    shutil.rmtree(folder)
+    region.to_pool()
+    assert (region.memory == 8).all()
+    region.to_device()
+    assert (region.memory == 8).all()
+
+
 def test_a_pool_larger_than_free_memory_is_refused(kernels: Kernels) -> None:
     with pytest.raises(KernelError, match=r"a pool of 1152921504606846976 bytes of shared memory .*: [0-9]+ are free"):
         open_session(kernels, 1 << 60, link_out=FAST, link_in=FAST)
@@ -683,7 +696,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_a_process_that_ends_in_the_middle_of_a_step_ends_at_once(tmp_path: Path) -> None:
     code = """
 from hyperoffload_core.hardware import Link
-slow = Link(1_000_000, 0)
+slow = Link(100_000, 0)  # 84 s
 steps = Steps(open_session(kernels, 8 * MB, link_out=slow, link_in=slow))
 x = np.zeros(8 * MB, np.uint8)
 steps.session.tensor_command(1, "store", 8 * MB, 0)
@@ -694,7 +707,7 @@ print("over")
     start = time.perf_counter()
     run = run_process(code, tmp_path)
     assert (run.returncode, run.stdout) == (0, "over\n"), run.stderr
-    assert time.perf_counter() - start < 6
+    assert time.perf_counter() - start < 40
 
 
 def test_a_hundred_sessions_leave_no_thread_descriptor_or_mapping(kernels: Kernels, tmp_path: Path) -> None:
