@@ -32,7 +32,7 @@ def main(kernels: str, model: str, mindir: str, schedule: str, result: str, way:
     else:
         take_values(cell, Path(mindir))
         insert(cell, inputs, Path(schedule), kernels)
-    losses = [np.asarray(cell(*inputs).asnumpy()) for _ in range(STEPS)]
+    losses = [np.asarray(first(cell(*inputs)).asnumpy()) for _ in range(STEPS)]
     library = ctypes.CDLL(kernels)
     library.ascend_bytes.restype = ctypes.c_int64
     calls = [(library.ascend_op(i), library.ascend_bytes(i)) for i in range(library.ascend_count())]
@@ -40,6 +40,11 @@ def main(kernels: str, model: str, mindir: str, schedule: str, result: str, way:
     fetched = library.ascend_fetch_all()
     parameters = {f"parameter:{p.name}": p.asnumpy() for p in cell.get_parameters()}
     np.savez(result, losses=np.stack(losses), calls=np.array(calls), fetched=fetched, **parameters)
+
+
+def first(result: Any) -> Any:
+    """The first tensor of a step's result."""
+    return first(result[0]) if isinstance(result, tuple) else result
 
 
 def take_values(cell: Any, mindir: Path) -> None:
