@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +15,12 @@ from numpy.typing import NDArray
 
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.hardware import Link
-from hyperoffload_core.mindspore_plugin.kernels import EVENT_KINDS, Kernels, Session, load_kernels
+from hyperoffload_core.mindspore_plugin.kernels import EVENT_KINDS, Kernels, Session, load_kernels, open_session
 from hyperoffload_core.mindspore_plugin.toolchain import build_kernels, find_compiler
 
 FAST = Link(100_000_000_000, 0)
+PAGE = 4096
+MB = 1 << 20
 
 
 def built_kernels() -> Kernels:
@@ -89,3 +94,31 @@ class Steps:
 def events_of(events: NDArray[np.void], kind: str) -> dict[int, Any]:
     """The events of one kind by index (of several steps, the last)."""
     return {int(e["index"]): e for e in events if EVENT_KINDS[e["kind"]] == kind}
+
+
+@pytest.fixture(scope="session")
+def plugin_kernels() -> Kernels:
+    return built_kernels()
+
+
+@pytest.fixture
+def open_steps(plugin_kernels: Kernels) -> Iterator[Callable[..., Steps]]:
+    """Opens sessions that are closed when the test is over."""
+    sessions: list[Session] = []
+
+    def open_steps(pool_bytes: int = 16 * MB, link: Link = FAST, **options: Any) -> Steps:
+        options = {"paced": False} | options
+        sessions.append(open_session(plugin_kernels, pool_bytes, link_out=link, link_in=link, **options))
+        return Steps(sessions[-1])
+
+    yield open_steps
+    for session in sessions:
+        session.close()
+
+
+def numbers(count: int, seed: int = 0) -> NDArray[np.float32]:
+    return np.random.default_rng(seed).random(count, np.float32)
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
