@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hyperoffload_core.capture import views
+from hyperoffload_core.capture.raw import tensors_in
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.mindspore_plugin.chain import Chain, Done, Move, Release, RunOp, Start
 from hyperoffload_core.mindspore_plugin.edits import TOKEN, Edit, NewNode, Plan, Ref, SetInput
@@ -18,6 +19,9 @@ from hyperoffload_core.schedule import Schedule
 
 SCOPE = "HyperOffload"
 _STATE = "UpdateState"
+# A reshaped copy is kept for the next so many ops, and kept for good if it is smaller than this.
+_REACH = 16
+_LARGE_BYTES = 64 << 10
 
 
 class InsertionError(UserError):
@@ -84,7 +88,10 @@ class Editor:
         self.count = 0
         self.current: dict[int, Ref] = {}
         self.in_flight: dict[int, Ref] = {}
-        self.rebuilt: dict[tuple[int, tuple[Ref, ...]], Ref] = {}
+        self.moved_parameters = {m.storage for m in chain.moves if schedule.graph.storages[m.storage].persistent}
+        # Position in the chain, and at which one each node was shown last.
+        self.position = 0
+        self.rebuilt: dict[tuple[int, tuple[Ref, ...]], tuple[Ref, int]] = {}
         self.done_nodes: set[int] = set()
         # `token` says that everything up to some point has happened; `last` is the end of the chain.
         self.token: Ref = ""
@@ -149,6 +156,7 @@ class Editor:
                 "not made to do here; compile without recomputation"
             )
         self.done_nodes.add(n)
+        self.position += 1
         node = self.live.nodes[n]
         inputs = [ref if not ref or self._is_state(ref) else self._rebuild(ref, {}) for ref in node.inputs]
         self._hold_back(node, inputs)
@@ -211,16 +219,39 @@ class Editor:
             result = self._rebuild(node.inputs[0], seen)
         else:
             inputs = tuple(i if not i or self._is_state(i) else self._rebuild(i, seen) for i in node.inputs)
-            if inputs == node.inputs:
-                result = ref
-            else:
-                key = (n, inputs)
-                if key not in self.rebuilt:
-                    kept = tuple("" if new == old else new for new, old in zip(inputs, node.inputs, strict=True))
-                    self.rebuilt[key] = self._new(f"clone n{n}", kept, f"like n{n}")
-                result = self.rebuilt[key]
+            result = self._shown(n, inputs)
         seen[ref] = result
         return result
+
+    def _shown(self, n: int, inputs: tuple[Ref, ...]) -> Ref:
+        """A node that does no work in the captured graph (a reshape, a tuple), with these inputs.
+
+        MindSpore on CPU copies where it reshapes, as soon as it can. So a reshape of what moves is made where it is
+        used, and one that is used again much later is made again rather than kept.
+        """
+        node = self.live.nodes[n]
+        copies = node.expected.primitive not in ("MakeTuple", "TupleGetItem")
+        moves = copies and self._shows_moved_parameter(node)
+        made, position = self.rebuilt.get((n, inputs), ("", 0))
+        if not made and inputs == node.inputs:
+            made, position = f"n{n}", self.position
+        if made and not moves and not (copies and self.position - position > _REACH and self._is_large(node)):
+            self.rebuilt[n, inputs] = made, position
+            return made
+        kept = ["" if new == old else new for new, old in zip(inputs, node.inputs, strict=True)]
+        if copies:
+            held = self._held_input(list(inputs))
+            if held is not None:
+                kept[held] = self._new("Depend", (inputs[held], self.last), f"like {inputs[held]}")
+        made = self._new(f"clone n{n}", tuple(kept), f"like n{n}")
+        self.rebuilt[n, inputs] = made, self.position
+        return made
+
+    def _shows_moved_parameter(self, node: Node) -> bool:
+        return any(v.storage in self.moved_parameters for v in tensors_in(node.gives))
+
+    def _is_large(self, node: Node) -> bool:
+        return any(self.live.graph.storages[v.storage].bytes >= _LARGE_BYTES for v in tensors_in(node.gives))
 
     def _like_root(self, n: int) -> bool:
         """Whether the node gives its storage in the shape in which it is brought back."""
@@ -254,5 +285,6 @@ class Editor:
         elif move.kind == "store":
             self._advance(name, number, self._value(move.storage))
         else:
-            self.current[move.storage] = self.in_flight.pop(move.storage)
-            self._advance(name, number, self.current[move.storage])
+            arriving = self.in_flight.pop(move.storage)
+            self._advance(name, number, arriving)
+            self.current[move.storage] = self._new("Depend", (arriving, self.token), f"like {arriving}")
