@@ -15,7 +15,8 @@ RANGE = "name => document.querySelector(`#${name} .js-plotly-plot`).layout.xaxis
 
 
 def plot(page: Page, name: str) -> FloatRect:
-    """Where the plot itself is, once something is drawn in it."""
+    """Where the plot itself is, once something is drawn in it; it is drawn when it is seen."""
+    page.locator(f"#{name}").scroll_into_view_if_needed()
     page.wait_for_function(
         "name => document.querySelector(`#${name} .js-plotly-plot`)?.data?.some(t => t.x || t.z)", arg=name
     )
@@ -36,6 +37,7 @@ def drag(page: Page, box: FloatRect, low: float, high: float, level: float) -> N
 
 def wait_for_same_range(page: Page, shown: list[float], *names: str) -> None:
     for name in names:
+        page.locator(f"#{name}").scroll_into_view_if_needed()
         page.wait_for_function(
             "([name, low, high]) => { const r = document.querySelector(`#${name} .js-plotly-plot`).layout.xaxis.range; "
             "return Math.abs(r[0] - low) < 1e-6 * (high - low) && Math.abs(r[1] - high) < 1e-6 * (high - low); }",
@@ -48,7 +50,9 @@ def test_all_charts_show_one_window_and_a_pick_leads_through_the_graph(page: Pag
     box = plot(page, "tiers-chart")
     whole = page.evaluate(RANGE, "tiers-chart")
     picture(page, "tiers", "#tiers")
+    plot(page, "addresses-chart")
     picture(page, "addresses", "#addresses")
+    box = plot(page, "tiers-chart")
 
     drag(page, box, 0.3, 0.6, 0.7)
     page.wait_for_function(f"whole => ({RANGE})('run-timeline')[1] < whole[1] * 0.8", arg=whole)

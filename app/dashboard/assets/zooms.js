@@ -1,6 +1,14 @@
 // Hands on what a person did to a chart of the class zooms (a zoom, a reset, a selection) from the moment it is there;
 // not that it was drawn or has another size.
 (() => {
+  // Dash takes over an axis that a chart has moved by drawing the whole chart once more with it. Where the figure that
+  // Dash knows has the axis already it leaves the chart alone; this listener comes before Dash's own.
+  function takeOver(id, chart, change) {
+    const known = window.dash_component_api.getLayout(id)?.props?.figure?.layout;
+    for (const axis of new Set(Object.keys(change).map((name) => name.split(".")[0]))) {
+      if (known && /^[xy]axis\d*$/.test(axis)) known[axis] = structuredClone(chart.layout[axis]);
+    }
+  }
   const meant = (name) => /^[xy]axis\d*\.(range|autorange)|^selections/.test(name);
   new MutationObserver(() => {
     for (const chart of document.querySelectorAll(".zooms .js-plotly-plot")) {
@@ -9,6 +17,7 @@
       const { id } = chart.closest(".zooms");
       chart.on("plotly_relayout", (change) => {
         if (!Object.keys(change || {}).some(meant)) return;
+        takeOver(id, chart, change);
         // A time, so that the same zoom once more is another event.
         window.dash_clientside.set_props(`${id}-zoom`, { data: { ...change, at: performance.now() } });
       });

@@ -9,7 +9,7 @@ from dash import ALL, Input, Output, ctx, dcc, html
 from dash import State as Given
 
 from app.dashboard import parts, theme
-from app.dashboard.pages import zooms
+from app.dashboard.pages import sight, zooms
 from app.dashboard.pages.run_shown import RUN, SHOW, shown_timeline
 from app.dashboard.state import State
 from app.dashboard.views import addresses, pointing
@@ -32,12 +32,13 @@ def panel() -> Any:
         [
             dcc.Store(id="addresses-places"),
             zooms.store("addresses-chart"),
+            *sight.stores("addresses-chart"),
             html.Div(id="addresses-legend", className="legend"),
             dcc.Graph(
                 id="addresses-chart",
-                className=zooms.WATCHED,
+                className=f"{zooms.WATCHED} {sight.WATCHED}",
                 config=theme.GRAPH_CONFIG,
-                figure={"data": [], "layout": {**theme.figure_layout(addresses.HEIGHT), "xaxis": {"visible": False}}},
+                figure=_blank(),
                 style={"height": addresses.HEIGHT},
             ),
             html.Div(id="addresses-words", **{"aria-live": "polite"}),
@@ -52,18 +53,22 @@ def register(app: dash.Dash, shared: State) -> None:
     def shown(run: dict[str, Any], show: str) -> AddressMap:
         return AddressMap(shown_timeline(shared, run, show).main)
 
+    sight.follow(app, "addresses-chart", "run-window")
+
     @app.callback(
         Output("addresses-chart", "figure"),
         Output("addresses-legend", "children"),
         Output("addresses-detail", "children"),
         Input("run-show", "value"),
-        Input("run-window", "data"),
+        sight.seen_window("addresses-chart"),
         Input("addresses-places", "data"),
         Given("run-cursor", "data"),
         RUN,
     )
-    def draw(show: str, window: Any, places: Any, cursor: int, run: dict[str, Any]) -> Any:
-        view = shown(run, show)
+    def draw(show: str, asked: dict[str, Any] | None, places: Any, cursor: int, run: dict[str, Any]) -> Any:
+        if asked is None:
+            return dash.no_update, dash.no_update, dash.no_update
+        view, window = shown(run, show), asked["window"]
         part = view.window((window[0], window[1]) if window else None, (places[0], places[1]) if places else None)
         return addresses.figure(view, part, cursor), _legend(view), _detail(view, part)
 
@@ -116,6 +121,11 @@ def register(app: dash.Dash, shared: State) -> None:
         storage, time = addresses.clicked(view, click)
         cursor = dash.no_update if time is None else min(max(time, 0), view.view.end_ns - 1)
         return dash.no_update if storage is None else {"kind": "storage", "id": storage}, cursor
+
+
+def _blank() -> dict[str, Any]:
+    layout = {**theme.figure_layout(addresses.HEIGHT), "xaxis": {"visible": False}, "shapes": [cursor_shape(None)]}
+    return {"data": [], "layout": layout}
 
 
 def _legend(view: AddressMap) -> list[Any]:

@@ -10,7 +10,7 @@ from dash import ALL, Input, Output, ctx, dcc, html
 from dash import State as Given
 
 from app.dashboard import parts, theme
-from app.dashboard.pages import zooms
+from app.dashboard.pages import sight, zooms
 from app.dashboard.pages.run_shown import RUN, SHOW, shown_timeline
 from app.dashboard.state import State
 from app.dashboard.views import pointing, tiers
@@ -65,12 +65,13 @@ def panel() -> Any:
         [
             dcc.Store(id="tiers-rows", data=[]),
             zooms.store("tiers-chart"),
+            *sight.stores("tiers-chart"),
             dcc.Store(id="tiers-added", data=[]),
             controls,
             legend,
             dcc.Graph(
                 id="tiers-chart",
-                className=zooms.WATCHED,
+                className=f"{zooms.WATCHED} {sight.WATCHED}",
                 config=theme.GRAPH_CONFIG,
                 figure=blank(),
                 style={"height": 200},
@@ -85,6 +86,8 @@ def panel() -> Any:
 def register(app: dash.Dash, shared: State) -> None:
     def shown(run: dict[str, Any], show: str, rows: list[int]) -> Tiers:
         return Tiers(shown_timeline(shared, run, show).main, tuple(rows))
+
+    sight.follow(app, "tiers-chart", "run-window")
 
     @app.callback(
         Output("tiers-rows", "data"),
@@ -118,15 +121,17 @@ def register(app: dash.Dash, shared: State) -> None:
         Output("tiers-chart", "figure"),
         Output("tiers-ticks", "children"),
         Input("tiers-rows", "data"),
-        Input("run-window", "data"),
+        sight.seen_window("tiers-chart"),
         Input("run-show", "value"),
         Given("run-cursor", "data"),
         RUN,
     )
-    def draw(rows: list[int], window: list[int] | None, show: str, cursor: int, run: dict[str, Any]) -> Any:
+    def draw(rows: list[int], asked: dict[str, Any] | None, show: str, cursor: int, run: dict[str, Any]) -> Any:
+        if asked is None:
+            return dash.no_update, dash.no_update
         if not rows:
             return blank(), ""
-        drawn = shown(run, show, rows)
+        drawn, window = shown(run, show, rows), asked["window"]
         span = (window[0], window[1]) if window else (0, drawn.view.end_ns)
         return tiers.figure(drawn, span, cursor), _ticks(drawn, span)
 
@@ -178,7 +183,8 @@ def register(app: dash.Dash, shared: State) -> None:
 
 def blank() -> dict[str, Any]:
     hidden = {"visible": False, "fixedrange": True}
-    return {"data": [], "layout": {**theme.figure_layout(200), "xaxis": hidden, "yaxis": hidden}}
+    layout = {**theme.figure_layout(200), "xaxis": hidden, "yaxis": hidden, "shapes": [cursor_shape(None)]}
+    return {"data": [], "layout": layout}
 
 
 def _storage_of(view: StepView, picked: dict[str, Any] | None) -> int | None:
