@@ -20,15 +20,32 @@ class Inserted:
     homes: tuple[Home, ...]
 
 
+def stays_throughout(uses: Sequence[Uses]) -> list[Stay | None]:
+    """The one stay of each storage that never leaves; None for one that nothing uses and that need not be there."""
+    result: list[Stay | None] = []
+    for use in uses:
+        begin = -1 if use.exists_at_start or not use.positions else use.positions[0]
+        last = use.positions[-1] if use.positions else -1
+        there = bool(use.positions) or (use.exists_at_start and use.lives_to_end)
+        result.append(Stay(use.storage, begin, last, use.lives_to_end) if there else None)
+    return result
+
+
 def insert_cache_operators(
-    graph: Graph, uses: Sequence[Uses], left: Sequence[Collection[int]], pool_home: Collection[int]
+    graph: Graph,
+    uses: Sequence[Uses],
+    left: Sequence[Collection[int]],
+    pool_home: Collection[int],
+    throughout: Sequence[Stay | None] | None = None,
 ) -> Inserted:
     """Stays and transfers when each storage is off the device during the gaps ``left[storage]`` (gap indices).
 
     A gap that ends a stay needs a Store unless the remote copy is still valid (no write since the last Store, or since
     the start for a storage whose home is the pool): then it is a Detach, which moves nothing. A Store may start right
-    after the last write of its stay. A storage in ``pool_home`` starts and ends the step in the pool.
+    after the last write of its stay. A storage in ``pool_home`` starts and ends the step in the pool. ``throughout`` are
+    the `stays_throughout` of the uses, for who has them already.
     """
+    throughout = stays_throughout(uses) if throughout is None else throughout
     stays: list[Stay] = []
     transfers: list[PlannedTransfer] = []
 
@@ -37,11 +54,14 @@ def insert_cache_operators(
         return len(transfers) - 1
 
     for use in uses:
-        storage, positions, gaps = use.storage, use.positions, left[use.storage]
-        in_pool = storage in pool_home
+        storage, gaps = use.storage, left[use.storage]
+        in_pool, stay = storage in pool_home, throughout[storage]
+        if not gaps and not in_pool:
+            if stay is not None:
+                stays.append(stay)
+            continue
+        positions = use.positions
         if not positions:
-            if use.exists_at_start and use.lives_to_end and not in_pool:
-                stays.append(Stay(storage, -1, -1, to_end=True))
             continue
         remote_valid = in_pool
         begin, fetch = (-1, None) if use.exists_at_start else (positions[0], None)

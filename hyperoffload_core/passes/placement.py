@@ -218,6 +218,7 @@ class Play:
         self.span_end = [-1] * len(stays)
         self.ended = -1
         self.position, self.running = 0, False
+        self.full_until = [-1] * len(inserted.transfers)
         self.busy: list[int | None] = [None, None]
         self.runs: tuple[list[int], list[int]] = ([], [])
 
@@ -321,7 +322,14 @@ class Play:
         if not self.running and self.used + size + self.need[position] + self.missing_bytes[position] > self.limit:
             return False
         first = position + 1 if self.running else position
-        return first >= stay.begin or int(self.planned[first : stay.begin].max()) + size <= self.early_limit
+        if first <= self.full_until[index]:
+            return False
+        over = self.planned[first : stay.begin] > self.early_limit - size
+        if first < stay.begin and over.any():
+            # Nothing planned is ever taken back: it waits at least until the last such op has ended.
+            self.full_until[index] = stay.begin - 1 - int(over[::-1].argmax())
+            return False
+        return True
 
     def _start(self, index: int, link: int, now: int) -> int:
         slot = 0 if self.half else link
