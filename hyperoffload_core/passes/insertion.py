@@ -42,7 +42,7 @@ def insert_cache_operators(
 
     A gap that ends a stay needs a Store unless the remote copy is still valid (no write since the last Store, or since
     the start for a storage whose home is the pool): then it is a Detach, which moves nothing. A Store may start right
-    after the last write of its stay. A storage in ``pool_home`` starts and ends the step in the pool. ``throughout`` are
+    after the last write of its stay. A storage in ``pool_home`` starts and ends the step in the pool. ``throughout``:
     the `stays_throughout` of the uses, for who has them already.
     """
     throughout = stays_throughout(uses) if throughout is None else throughout
