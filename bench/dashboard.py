@@ -36,7 +36,7 @@ WATCH = """
     const chart = document.querySelector("#run-timeline .js-plotly-plot");
     const shapes = chart?.querySelectorAll(".scatterlayer .trace path.js-fill, .barlayer .trace .point").length;
     return (shapes && chart.querySelectorAll(".cartesianlayer > .subplot").length > 1)
-      || document.querySelector("#runs-grid .ag-center-cols-container .ag-row");
+      || document.querySelector("#runs-grid .ag-row a[href^='/run/']");
   };
   const look = () => {
     if (!drawn()) return requestAnimationFrame(look);
