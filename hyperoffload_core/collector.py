@@ -1,4 +1,4 @@
-"""Python's collector of cyclic garbage, held back while a schedule is made."""
+"""Python's collector of cyclic garbage, held back while much is made at once: a schedule, a comparison, a report."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Making a schedule creates millions of small objects and no cycles; the collector would walk all of them, and the
-    whole graph, again and again (a third to half of the time at 100,000 ops).
+    """Making a schedule, or comparing two, creates up to millions of small objects and no cycles; the collector would
+    walk all of them, and the whole graph, again and again (a third to half of the time at 100,000 ops).
     """
     paused = gc.isenabled()
     gc.disable()

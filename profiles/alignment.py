@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,21 +63,38 @@ class Alignment:
 
 def identities(items: Sequence[_Named]) -> tuple[Identity, ...]:
     """What each op (or storage) of a graph is, by id."""
-    seen: Counter[str] = Counter()
+    seen: dict[str, int] = {}
     runs: Counter[int] = Counter()
-    originals: dict[int, Identity] = {}
+    found: list[Identity] = []
+    again: list[int] = []
     for number, item in enumerate(items):
+        occurrence = 0
         if item.recompute_of is None:
-            originals[number] = Identity(item.name, seen[item.name], 0)
-            seen[item.name] += 1
-    found = []
-    for number, item in enumerate(items):
-        if item.recompute_of is None:
-            found.append(originals[number])
+            occurrence = seen.get(item.name, 0)
+            seen[item.name] = occurrence + 1
         else:
-            runs[item.recompute_of] += 1
-            found.append(originals[item.recompute_of]._replace(run=runs[item.recompute_of]))
+            again.append(number)
+        found.append(Identity(item.name, occurrence, 0))
+    # A second run may stand before the op that it runs again.
+    for number in again:
+        original = items[number].recompute_of
+        assert original is not None
+        runs[original] += 1
+        found[number] = found[original]._replace(run=runs[original])
     return tuple(found)
+
+
+def identities_of(profiles: Sequence[Profile], of: Literal["ops", "storages"]) -> list[tuple[Identity, ...]]:
+    """`identities` of each profile's ops or storages; profiles of one graph share them."""
+    known: dict[int, tuple[Identity, ...]] = {}
+    found = []
+    for profile in profiles:
+        graph = profile.schedule.graph
+        items: Sequence[_Named] = graph.ops if of == "ops" else graph.storages
+        if id(items) not in known:
+            known[id(items)] = identities(items)
+        found.append(known[id(items)])
+    return found
 
 
 def align_ops(
@@ -87,7 +104,7 @@ def align_ops(
 
     ``known`` are the identities of their ops, where the caller has them already.
     """
-    known = known or [identities(p.schedule.graph.ops) for p in profiles]
+    known = known or identities_of(profiles, "ops")
     runs = [[own[op] for op in ran(p).tolist()] for p, own in zip(profiles, known, strict=True)]
     # Nodes of the axis as a linked list: node 0 stands before the first.
     names: list[Identity | None] = [None]
@@ -95,7 +112,9 @@ def align_ops(
     nodes: list[list[int]] = [[] for _ in profiles]
     for number in (baseline, *(n for n in range(len(profiles)) if n != baseline)):
         axis = _walk(following)
-        matched = _longest_common(runs[number], [names[node] for node in axis])
+        there = [names[node] for node in axis]
+        same: list[int | None] = list(range(len(there)))
+        matched = same if runs[number] == there else _longest_common(runs[number], there)
         at = 0
         for identity, place in zip(runs[number], matched, strict=True):
             if place is None:

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hyperoffload_core.collector import collector_paused
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.recording import Profile
-from profiles.alignment import Identity, align_ops, identities
+from profiles.alignment import Identity, align_ops, identities_of
 from profiles.comparison import Comparison, LabelledProfile, Match, Number, Side, Unit, Value
 from profiles.decisions import policy_differences, tier_changes
 from profiles.differences import op_differences, storage_differences, transfer_differences
@@ -29,11 +30,15 @@ def compare(items: Sequence[LabelledProfile], baseline: int = 0) -> Comparison:
     for item in items:
         if not item.profile.step_count:
             raise UserError(f"{item.label} has no recorded step to compare")
+    with collector_paused():
+        return _compared(items, baseline)
+
+
+def _compared(items: Sequence[LabelledProfile], baseline: int) -> Comparison:
     profiles = [item.profile for item in items]
     numbers = _numbers(profiles, baseline)
     sides = tuple(_side(item) for item in items)
-    ops = [identities(p.schedule.graph.ops) for p in profiles]
-    held = [identities(p.schedule.graph.storages) for p in profiles]
+    ops, held = identities_of(profiles, "ops"), identities_of(profiles, "storages")
     matches = _matches(profiles, ops, held, baseline)
     storages = storage_differences(profiles, held)
     return Comparison(

@@ -92,7 +92,7 @@ class OpDifference:
 
     @property
     def largest_ns(self) -> int:
-        return max((abs(d) for d in self.differences_ns if d is not None), default=0)
+        return max(map(abs, filter(None, self.differences_ns)), default=0)
 
 
 @dataclass(frozen=True)

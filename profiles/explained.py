@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hyperoffload_core.explain.moves import MoveVerdict, move_verdicts
+from hyperoffload_core.explain.moves import move_verdicts
 from hyperoffload_core.explain.step import step_of
 from hyperoffload_core.explain.verdicts import Cause, verdicts_of
 from hyperoffload_core.recording import Profile
@@ -27,11 +27,6 @@ class TransferValues:
     cause: Cause
     remedy: str
     gain_ns: int | None
-
-
-def move_values(profile: Profile, step: int) -> dict[int, MoveVerdict]:
-    """The verdict on each move of a step, by the id of its first part."""
-    return {m.id: m for m in move_verdicts(step_of(profile, step))}
 
 
 def transfer_values(profile: Profile, step: int) -> dict[int, TransferValues]:

@@ -235,7 +235,9 @@ def _rectangles(lane: Lane, y: float, name: str, colour: str, time: Scale, shown
         return []
     first = name not in shown
     shown.add(name)
-    x, height = _corners(lane, time) if len(lane.item) <= _RECTANGLES else _busy(lane, time)
+    floor, ceiling = round(y - 0.32, 3), round(y + 0.32, 3)
+    few = len(lane.item) <= _RECTANGLES
+    x, drawn = _corners(lane, time, floor, ceiling) if few else _busy(lane, time, floor, ceiling)
     return [
         {
             "type": "scatter",
@@ -244,7 +246,7 @@ def _rectangles(lane: Lane, y: float, name: str, colour: str, time: Scale, shown
             "legendgroup": name,
             "showlegend": first,
             "x": x,
-            "y": [None if h is None else round(y - 0.32 + 0.64 * h, 3) for h in height],
+            "y": drawn,
             "fill": "toself",
             "fillcolor": colour,
             "line": {"width": 0.4, "color": colour, "simplify": False},
@@ -253,31 +255,35 @@ def _rectangles(lane: Lane, y: float, name: str, colour: str, time: Scale, shown
     ]
 
 
-def _corners(lane: Lane, time: Scale) -> tuple[list[float | None], list[float | None]]:
+def _corners(lane: Lane, time: Scale, floor: float, ceiling: float) -> tuple[list[float | None], list[float | None]]:
     start, end = lane.start_ns / time.divisor, lane.end_ns / time.divisor
     x: list[float | None] = np.stack([start, start, end, end, start], axis=1).round(6).tolist()
     flat_x = [value for corners in x for value in (*corners, None)]  # type: ignore[misc]
-    return flat_x, [0.0, 1.0, 1.0, 0.0, 0.0, None] * len(lane.item)
+    return flat_x, [floor, ceiling, ceiling, floor, floor, None] * len(lane.item)
 
 
-def _busy(lane: Lane, time: Scale) -> tuple[list[float | None], list[float | None]]:
+def _busy(lane: Lane, time: Scale, floor: float, ceiling: float) -> tuple[list[float | None], list[float | None]]:
     first, last = int(lane.start_ns[0]), int(lane.end_ns.max())
     busy = busy_fraction(lane.start_ns, lane.end_ns, first, last, _BINS)
     edges = (first + (last - first) * np.arange(_BINS + 1, dtype=np.int64) // _BINS) / time.divisor
-    x = np.repeat(edges, 2).round(6)
-    return x.tolist(), [0.0, *np.repeat(busy, 2).tolist(), 0.0]
+    height = (floor + (ceiling - floor) * np.repeat(busy, 2)).round(3)
+    return np.repeat(edges, 2).round(6).tolist(), [floor, *height.tolist(), floor]
 
 
 def _hover(lane: Lane, y: float, text: Any, time: Scale, span_ns: int) -> list[_Figure]:
     """Invisible points that carry the hover text: one in the middle of each rectangle, more in wide ones."""
     longest = np.argsort(lane.start_ns - lane.end_ns, kind="stable")[:_HOVERED_PER_LANE]
-    x, texts = [], []
-    for row in np.sort(longest).tolist():
-        start, end = int(lane.start_ns[row]), int(lane.end_ns[row])
-        points = 1 + (end - start) * 100 // max(span_ns, 1)
-        label = f"{text(int(lane.item[row]))} · {format_ns(end - start)}"
-        x += [round((start + (end - start) * (2 * k + 1) / (2 * points)) / time.divisor, 6) for k in range(points)]
-        texts += [label] * points
+    rows = np.sort(longest)
+    start, length = lane.start_ns[rows], lane.end_ns[rows] - lane.start_ns[rows]
+    points = 1 + length * 100 // max(span_ns, 1)
+    labels = [
+        f"{text(item)} · {format_ns(ns)}" for item, ns in zip(lane.item[rows].tolist(), length.tolist(), strict=True)
+    ]
+    texts = [label for label, count in zip(labels, points.tolist(), strict=True) for _ in range(count)]
+    # The k-th of n points stands in the middle of the k-th of n equal parts.
+    part = 2 * (np.arange(len(texts)) - np.repeat(np.cumsum(points) - points, points)) + 1
+    middle = np.repeat(start, points) + np.repeat(length, points) * part / np.repeat(2 * points, points)
+    x = (middle / time.divisor).round(6).tolist()
     if not x:
         return []
     marker = {"size": 8, "opacity": 0}

@@ -14,6 +14,7 @@ from functools import lru_cache
 from html import escape
 from importlib import resources
 
+from hyperoffload_core.collector import collector_paused
 from profiles import shown
 from profiles.colours import RUN_COLOURS
 from profiles.comparison import Comparison, LabelledProfile, Side
@@ -27,7 +28,11 @@ _LABEL = 80
 
 def report_html(comparison: Comparison, profiles: Sequence[LabelledProfile]) -> str:
     """The whole page; ``profiles`` are those the comparison was made of, in the same order."""
-    c = comparison
+    with collector_paused():
+        return _page(comparison, profiles)
+
+
+def _page(c: Comparison, profiles: Sequence[LabelledProfile]) -> str:
     figures = {
         "memory": memory_figure(profiles),
         "gantt": gantt_figure(profiles),
