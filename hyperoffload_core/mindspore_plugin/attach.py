@@ -6,6 +6,8 @@ it is remote its memory shows the pool's copy, so reading it, checkpoints and as
 
 from __future__ import annotations
 
+import ctypes
+import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +23,7 @@ from hyperoffload_core.capture.roles import all_parameters
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.ir import Graph
 from hyperoffload_core.mindspore_plugin import passes
-from hyperoffload_core.mindspore_plugin.chain import build_chain
+from hyperoffload_core.mindspore_plugin.chain import Chain, build_chain
 from hyperoffload_core.mindspore_plugin.edits import plan_text
 from hyperoffload_core.mindspore_plugin.insertion import last_readers, plan_edits, tensor_roots
 from hyperoffload_core.mindspore_plugin.kernels import EVENT, Kernels, Region, Session, load_kernels, open_session
@@ -76,6 +78,7 @@ class Attached:
     session: Session | None = None
     owned: list[Owned] = field(default_factory=list)
     inserted: Inserted | None = None
+    chain: Chain | None = None
     _events: list[NDArray[np.void]] = field(default_factory=list)
 
     def __call__(self, *inputs: Any) -> Any:
@@ -110,6 +113,7 @@ class Attached:
         if kwargs:
             raise AttachError("an attached cell takes its inputs by position; one was given by name")
         live = live_graph(self.cell, args, self.schedule.graph.name)
+        _forget_compiled(self.cell)
         refuse_other_graph(live.graph, self.schedule.graph.original)
         roots = tensor_roots(live)
         parameters = all_parameters(self.cell)
@@ -138,6 +142,7 @@ class Attached:
                     session.tensor_command(move.index, move.kind, size, slots[move.storage])
             for move in chain.moves:
                 session.command_after(move.index, move.after)
+            _give_back_free_memory()
             plan = plan_edits(live, self.schedule, chain, session.kernel_id, marks=self.marks)
             passes.set_plan(plan_text(plan))
             try:
@@ -152,6 +157,7 @@ class Attached:
             self.release()
             raise
         self.inserted = Inserted(said.new_nodes, said.changed_inputs, stays)
+        self.chain = chain
 
     def _take_parameters(
         self, live: LiveGraph, moved: set[int], slots: Mapping[int, int], parameters: Mapping[str, Parameter]
@@ -277,6 +283,14 @@ def _pool_slots(graph: Graph, storages: Sequence[int]) -> tuple[dict[int, int], 
         slots[storage] = start = -(-end // alignment) * alignment
         end = start + -(-graph.storages[storage].bytes // alignment) * alignment
     return slots, end
+
+
+def _give_back_free_memory() -> None:
+    """What compiling and the parameters' former memory left behind goes back to the system, where the C library can."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _forget_compiled(cell: Any) -> None:
