@@ -22,6 +22,7 @@ from app.dashboard.views.comparing_address import CompareAsked, address, asked_f
 from app.dashboard.views.step import StepView
 from db.database import open_database
 from db.recordings import RunDescription, record_profile
+from hyperoffload_core.sizes import format_ns
 from profiles.compare import compare as compare_profiles
 from profiles.comparison import LabelledProfile
 
@@ -82,16 +83,46 @@ def test_what_an_address_says_wrongly_is_left_to_the_page() -> None:
 
 def test_lines_along_ops_lie_over_each_other_and_keep_the_peak(compared: comparing.Compared) -> None:
     drawn = list(comparing_ops.traces(compared, comparing_ops.whole(compared)))
-    memory, behind = drawn[:2], drawn[2:]
+    memory, late = drawn[:2], drawn[2]
     assert numbers(memory[0]["x"]).tolist() == numbers(memory[1]["x"]).tolist()
     for trace, view in zip(memory, compared.views, strict=True):
         assert numbers(trace["y"]).max() * compared.unit[1] == pytest.approx(view.curve.peak[1])
         assert trace["text"] == [op.name for op in view.profile.schedule.graph.ops]
     # The slow run ends later than the fast one by what its step is longer, copies at the end left out.
-    (late,) = behind
     ends = [int(view.lanes.compute.end_ns.max()) for view in compared.views]
     assert numbers(late["y"])[-1] == pytest.approx((ends[1] - ends[0]) / 1e6)
     assert "%{y}" not in late["hovertemplate"].replace("%{y:", "")
+
+
+def test_lanes_along_ops_have_a_bar_at_the_place_of_each_op_and_copies_beside_them(
+    compared: comparing.Compared,
+) -> None:
+    drawn = list(comparing_ops.traces(compared, comparing_ops.whole(compared)))
+    bars = [t for t in drawn if t["type"] == "bar"]
+    assert [t["name"].partition(" (")[0] for t in bars] == ["Compute", "Copy in", "Copy out"] * 2
+    for view, course, own in zip(compared.views, compared.by_op.courses, (bars[:3], bars[3:]), strict=True):
+        compute, *copies = own
+        left, width = numbers(compute["base"]), numbers(compute["x"])
+        assert (left + width / 2).tolist() == pytest.approx(course.place.tolist())
+        assert width.tolist() == pytest.approx([0.8] * len(width))
+        # Beside a bar stand the real times of its op.
+        first = compute["customdata"][0][2]
+        assert format_ns(view.times["op"][first][1] - view.times["op"][first][0]) in compute["hovertext"][0]
+        for trace in copies:
+            begin, length = numbers(trace["base"]), numbers(trace["x"])
+            for (_, _, transfer), low, high in zip(trace["customdata"], begin, begin + length, strict=True):
+                start, end = view.times["transfer"][transfer]
+                inside = [i for i, (b, e) in enumerate(zip(*_edges(view), strict=True)) if b < end and e > start]
+                # Of the ops that run beside the copy its bar reaches the first and the last, and no other.
+                if not inside:
+                    assert high - low <= 0.2 + 1e-6
+                    continue
+                assert low < course.place[inside[0]] + 0.4 and high > course.place[inside[-1]] - 0.4
+                assert low >= course.place[inside[0]] - 0.6 and high <= course.place[inside[-1]] + 0.6
+
+
+def _edges(view: StepView) -> tuple[list[int], list[int]]:
+    return view.lanes.compute.start_ns.tolist(), view.lanes.compute.end_ns.tolist()
 
 
 def test_a_zoom_along_ops_gives_the_same_lines_with_what_is_in_view(compared: comparing.Compared) -> None:

@@ -144,8 +144,9 @@ def register(app: dash.Dash, shared: State) -> None:
 
 AXIS_HINTS = {
     "time": "Median step of each run. Drag to zoom, double-click for all of it. Keys: W S zoom, A D move.",
-    "op": "Each op stands over the same op of the other runs: the most the device holds while it runs, and how much "
-    "later than in the baseline it ends. What a run moves elsewhere stands where it runs.",
+    "op": "Each op stands over the same op of the other runs: the most the device holds while it runs, the lanes, and "
+    "how much later than in the baseline it ends. Every op is as wide as any other; copies begin and end beside the ops "
+    "they run with. What a run moves elsewhere stands where it runs.",
 }
 
 
@@ -153,7 +154,7 @@ def chart(state: State, asked: CompareAsked) -> tuple[dict[str, Any], int]:
     """The whole chart on the axis asked for, and its height in pixels."""
     compared = compared_of(state, asked)
     if asked.axis == "op":
-        return comparing_ops.figure(compared, comparing_ops.whole(compared)), comparing_ops.HEIGHT
+        return comparing_ops.figure(compared, comparing_ops.whole(compared)), comparing_ops.height(compared)
     return comparing.figure(compared, (0, compared.end_ns)), compared.height
 
 

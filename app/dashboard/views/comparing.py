@@ -17,6 +17,7 @@ from app.dashboard.views.step import StepView
 from app.dashboard.views.timeline import MEMORY_BINS, unit_of
 from hyperoffload_core.sizes import format_bytes
 from profiles.by_op import ByOp, by_op
+from profiles.lanes_by_op import OpLanes, lanes_by_op
 from profiles.series import downsample
 from profiles.series import window as cut
 
@@ -64,6 +65,12 @@ class Compared:
     def by_op(self) -> ByOp:
         """The same steps along their ops."""
         return by_op([view.profile for view in self.views], self.baseline)
+
+    @cached_property
+    def lanes_by_op(self) -> tuple[OpLanes, ...]:
+        """The lanes of each profile along its ops."""
+        rows = zip(self.views, self.by_op.courses, strict=True)
+        return tuple(lanes_by_op(view.lanes, course, view.end_ns) for view, course in rows)
 
     def places(self, index: int) -> dict[str, tuple[float, float]]:
         """Floor and height of the lanes of one profile."""
@@ -121,11 +128,6 @@ def layout(compared: Compared, window: tuple[int, int]) -> dict[str, Any]:
     limits = sorted({v.profile.schedule.memory_limit_bytes for v in compared.views})
     highest = max(v.curve.peak[1] for v in compared.views)
     shown = [limit for limit in limits if limit <= 1.5 * highest]
-    ticks = [
-        (floor + height / 2, view.lanes.row[key].title)
-        for index, view in enumerate(compared.views)
-        for key, (floor, height) in compared.places(index).items()
-    ]
     return {
         **theme.figure_layout(compared.height),
         "uirevision": "time",
@@ -148,14 +150,7 @@ def layout(compared: Compared, window: tuple[int, int]) -> dict[str, Any]:
             fixedrange=True,
             title={"text": f"Device memory ({name})"},
         ),
-        "yaxis2": theme.axis(
-            domain=[0, split],
-            range=[-0.15, compared.floors[-1] - 0.1],
-            fixedrange=True,
-            showgrid=False,
-            tickvals=[at for at, _ in ticks],
-            ticktext=[text for _, text in ticks],
-        ),
+        "yaxis2": lanes_axis(compared, [0, split]),
         "shapes": [
             {
                 "type": "line",
@@ -169,11 +164,28 @@ def layout(compared: Compared, window: tuple[int, int]) -> dict[str, Any]:
             }
             for limit in shown
         ],
-        "annotations": [*_block_names(compared), *_limit_notes(shown, unit)],
+        "annotations": [*block_names(compared), *_limit_notes(shown, unit)],
     }
 
 
-def _block_names(compared: Compared) -> list[dict[str, Any]]:
+def lanes_axis(compared: Compared, domain: Sequence[float]) -> dict[str, Any]:
+    """The axis on which the lanes of all profiles stand, each with its name."""
+    ticks = [
+        (floor + height / 2, view.lanes.row[key].title)
+        for index, view in enumerate(compared.views)
+        for key, (floor, height) in compared.places(index).items()
+    ]
+    return theme.axis(
+        domain=list(domain),
+        range=[-0.15, compared.floors[-1] - 0.1],
+        fixedrange=True,
+        showgrid=False,
+        tickvals=[at for at, _ in ticks],
+        ticktext=[text for _, text in ticks],
+    )
+
+
+def block_names(compared: Compared) -> list[dict[str, Any]]:
     return [
         {
             "xref": "paper",

@@ -1,5 +1,6 @@
-"""The compare page's chart along aligned ops instead of time: memory curves over each other, and below them how much
-later than in the baseline each op ends. x is the place of an op on the axis of `profiles.by_op`."""
+"""The compare page's chart along aligned ops instead of time: memory curves over each other, lanes above each other,
+and below them how much later than in the baseline each op ends. x is the place of an op on the axis of
+`profiles.by_op`."""
 
 from __future__ import annotations
 
@@ -10,13 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.dashboard import theme
-from app.dashboard.views.comparing import Compared, in_template, run_line
-from app.dashboard.views.lane_traces import data_of, packed, plain
+from app.dashboard.views.comparing import (
+    MEMORY_HEIGHT,
+    Compared,
+    block_names,
+    in_template,
+    lanes_axis,
+    run_line,
+)
+from app.dashboard.views.lane_traces import data_of, lane_traces, packed, plain
 from app.dashboard.views.pointing import shown_span
 from profiles.figures import time_scale
 from profiles.figures_by_op import thinned
+from profiles.lanes_by_op import PLACE
 
-HEIGHT = 620
+BEHIND_HEIGHT = 190
+# Room below for the axis and its title, and the gap between two charts, in pixels.
+FOOT, GAP = 70, 22
 BINS = 1_000
 # Ops in the window up to which every point says which op it is.
 NAMED = 2_000
@@ -28,7 +39,14 @@ def last_place(compared: Compared) -> int:
 
 
 def whole(compared: Compared) -> tuple[float, float]:
-    return -0.01 * last_place(compared), 1.01 * last_place(compared)
+    """All places, and beside them what runs before the first op and after the last."""
+    margin = max(1.0, 0.01 * last_place(compared))
+    return -margin, last_place(compared) + margin
+
+
+def height(compared: Compared) -> int:
+    """Of the whole chart, in pixels."""
+    return MEMORY_HEIGHT + compared.lanes_height + BEHIND_HEIGHT + 2 * GAP + FOOT
 
 
 def asked_window(change: dict[str, Any] | None, compared: Compared) -> tuple[float, float] | None:
@@ -49,7 +67,7 @@ def data_changes(compared: Compared, window: tuple[float, float]) -> Iterator[tu
 
 
 def traces(compared: Compared, window: tuple[float, float]) -> Iterator[dict[str, Any]]:
-    """A line of memory for each run, then a line of delay for each but the baseline."""
+    """A line of memory for each run, a line of delay for each but the baseline, then the lanes of each."""
     margin = (window[1] - window[0]) / 2
     wide = window[0] - margin, window[1] + margin
     name, unit = compared.unit
@@ -67,10 +85,14 @@ def traces(compared: Compared, window: tuple[float, float]) -> Iterator[dict[str
             place = course.place[course.shared]
             yield {
                 **_line(compared, index, title, place, course.behind_ns, late.divisor, wide),
-                "yaxis": "y2",
+                "yaxis": "y3",
                 "hovertemplate": f"<b>{in_template(title)}</b> {view.kind}<br>%{{y:+.4~f}} {late.unit} against "
                 f"{in_template(compared.names[compared.baseline])}<br>%{{text}}<extra></extra>",
             }
+    # Lanes are drawn in what charts along time call ms: here a place.
+    span = round(wide[0] * PLACE), round(wide[1] * PLACE)
+    for index, (view, along) in enumerate(zip(compared.views, compared.lanes_by_op, strict=True)):
+        yield from lane_traces(view, span, (span[1] - span[0]) // 2, compared.places(index), along=along)
 
 
 def _line(
@@ -107,29 +129,39 @@ def _layout(compared: Compared, window: Sequence[float]) -> dict[str, Any]:
     name, _ = compared.unit
     late = time_scale(_latest(compared))
     base = plain(compared.names[compared.baseline])
+    low, high = whole(compared)
+    drawn = height(compared) - FOOT
+    behind, lanes = BEHIND_HEIGHT / drawn, (BEHIND_HEIGHT + GAP + compared.lanes_height) / drawn
     return {
-        **theme.figure_layout(HEIGHT),
+        **theme.figure_layout(height(compared)),
         "uirevision": "op",
+        "barmode": "overlay",
+        "bargap": 0,
         "hovermode": "closest",
         "hoverdistance": 24,
         "margin": {"l": 64, "r": 16, "t": 14, "b": 52},
         "xaxis": theme.axis(
             domain=[0, 1],
-            anchor="y2",
+            anchor="y3",
             range=list(window),
-            minallowed=-0.02 * last_place(compared),
-            maxallowed=1.02 * last_place(compared),
+            minallowed=2 * low,
+            maxallowed=high + (high - last_place(compared)),
             title={"text": f"ops in the order of {base}, with what others run in between", "font": {"size": 12}},
             **theme.SPIKE,
         ),
         "yaxis": theme.axis(
-            domain=[0.44, 1], rangemode="tozero", fixedrange=True, title={"text": f"Device memory ({name})"}
+            domain=[lanes + GAP / drawn, 1],
+            rangemode="tozero",
+            fixedrange=True,
+            title={"text": f"Device memory ({name})"},
         ),
-        "yaxis2": theme.axis(
-            domain=[0, 0.37],
+        "yaxis2": lanes_axis(compared, [behind + GAP / drawn, lanes]),
+        "yaxis3": theme.axis(
+            domain=[0, behind],
             fixedrange=True,
             title={"text": f"Behind the baseline ({late.unit})"},
             zeroline=True,
             zerolinecolor="#8A94A6",
         ),
+        "annotations": block_names(compared),
     }

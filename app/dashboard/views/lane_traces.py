@@ -14,6 +14,7 @@ from app.dashboard.views.lanes import MS, Floats, draw, fitted, joined, outline
 from app.dashboard.views.step import RunView, StepView
 from hyperoffload_core.sizes import format_bytes, format_ns
 from profiles.lanes import Lane, LaneKind
+from profiles.lanes_by_op import OpLanes
 from profiles.plain import visible
 
 Times = NDArray[np.int64]
@@ -31,13 +32,17 @@ def lane_traces(
     view_ns: int,
     places: Mapping[str, tuple[float, float]],
     opacity: float = 1.0,
+    along: OpLanes | None = None,
 ) -> Iterator[dict[str, Any]]:
     """For each row bars, outline and marks. ``places`` is (floor, height) on the axis ``y2`` by key of the row;
-    ``view_ns`` is the part of the window that is seen."""
+    ``view_ns`` is the part of the window that is seen. ``along`` are the same lanes on another axis than time."""
+    lanes = view.lanes if along is None else along
     for key, (floor, height) in places.items():
-        row = view.lanes.row[key]
+        row = lanes.row[key]
         colour = LANE_COLOURS[row.of]
         text, hover = _words(view, row.kind)
+        if along is not None:
+            hover = _timed(hover, view.times[row.kind])
         drawn = draw(row.lane, window, text, hover, view_ns)
         common = {"yaxis": "y2", "opacity": opacity, "name": f"{row.title} ({view.kind})"}
         yield {
@@ -63,15 +68,22 @@ def lane_traces(
         }
         yield {**common, **_area(drawn.outline.time_ms, floor + height * drawn.outline.height, colour)}
         if row.kind == "transfer":
-            marked, mark, tall = view.lanes.exposed_in(key), theme.EXPOSED, height * 0.26
+            marked, mark, tall = lanes.exposed_in(key), theme.EXPOSED, height * 0.26
         else:
             # Compute waits as a whole, whichever row would have run the next op.
-            marked, mark, tall = view.lanes.waiting if key == "compute" else NOTHING, theme.BLOCKING, height
+            marked, mark, tall = lanes.waiting if key == "compute" else NOTHING, theme.BLOCKING, height
         shape = outline(marked, window)
         marks = _area(shape.time_ms, floor + tall * shape.height, mark)
         # Without a line: it would run along the floor between the marks.
         marks["line"]["width"] = 0
         yield {**common, **marks, "opacity": 1.0 if opacity == 1.0 else 0.7}
+
+
+def _timed(
+    hover: Callable[[int, int, int], str], times: Mapping[int, tuple[int, int]]
+) -> Callable[[int, int, int], str]:
+    """The same words where a bar's edges are no times."""
+    return lambda item, _start, _end: hover(item, *times[item])
 
 
 def _edge(apart: bool, colour: str) -> dict[str, Any]:
