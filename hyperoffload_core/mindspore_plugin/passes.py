@@ -53,14 +53,19 @@ def prepare() -> Path:
 @cache
 def register(target: Target) -> None:
     """Let MindSpore run the pass on every graph it compiles for ``target``. Raises `UserError`."""
-    library = _library()
+    _library()
     import mindspore.graph as graph
 
     if target == "cpu":
-        library.hyperoffload_pass_set_kernels(os.fsencode(build_kernels()))
+        use_kernels(build_kernels())
     kind = graph.CustomPassType.FULL_GRAPH
     if not graph.register_custom_pass(PASS, str(build_pass()), target, kind):
         raise UserError("MindSpore did not take our compiler pass; its own log says why")
+
+
+def use_kernels(library: Path) -> None:
+    """From now on new nodes whose primitive is a function of ``library`` are calls of that function."""
+    _library().hyperoffload_pass_set_kernels(os.fsencode(library))
 
 
 def set_plan(text: str) -> None:

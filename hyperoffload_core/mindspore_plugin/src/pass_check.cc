@@ -12,7 +12,13 @@ using Names = std::unordered_set<std::string>;
 using Inputs = std::unordered_map<std::string, std::vector<std::string>>;
 
 // Nodes that compute nothing: edits may leave them behind.
-constexpr std::array<const char *, 5> kPassive = {"Depend", "Load", "MakeTuple", "TupleGetItem", "UpdateState"};
+constexpr std::array<const char *, 10> kPassive = {"Depend",       "ExpandDims", "Flatten", "Load",
+                                                   "MakeTuple",    "Reshape",    "Squeeze", "StopGradient",
+                                                   "TupleGetItem", "UpdateState"};
+
+constexpr const char *kClone = "clone n";
+
+size_t cloned(const Edit &edit) { return number_in(edit.primitive, std::string(kClone).size(), edit.line); }
 
 bool passive(const std::string &primitive) {
   return std::find(kPassive.begin(), kPassive.end(), primitive) != kPassive.end();
@@ -72,8 +78,8 @@ void check_new(const Edit &edit, const Plan &plan, const Names &values, Inputs *
     bad_edit(edit, "has a result \"" + edit.result + "\", which is not token, U or like REF");
   }
   std::vector<std::string> refs = edit.refs;
-  if (edit.primitive.rfind("clone n", 0) == 0) {
-    const size_t source = number_in(edit.primitive, 7, edit.line);
+  if (edit.primitive.rfind(kClone, 0) == 0) {
+    const size_t source = cloned(edit);
     if (source >= plan.nodes.size() || plan.nodes[source].primitive.empty()) {
       bad_edit(edit, "clones n" + std::to_string(source) + ", which is no node with a primitive");
     }
@@ -168,8 +174,13 @@ void check_edits(const Plan &plan, const Match &match, const std::vector<std::st
     }
   }
   for (const Edit &edit : plan.edits) {
-    if (edit.kind == Edit::Kind::kNewNode && run.count(new_name(edit.node)) == 0 && !passive(edit.primitive)) {
-      bad_edit(edit, "makes " + edit.primitive + ", which nothing waits for: it would not run");
+    if (edit.kind != Edit::Kind::kNewNode || run.count(new_name(edit.node)) != 0) {
+      continue;
+    }
+    const bool is_clone = edit.primitive.rfind(kClone, 0) == 0;
+    const std::string primitive = is_clone ? plan.nodes[cloned(edit)].primitive : edit.primitive;
+    if (!passive(primitive)) {
+      bad_edit(edit, "makes " + primitive + ", which nothing waits for: it would not run");
     }
   }
 }

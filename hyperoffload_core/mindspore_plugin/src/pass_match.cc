@@ -18,6 +18,9 @@ std::string shown(const std::string &primitive, const std::string &result) {
   return result.empty() ? name : name + " " + result;
 }
 
+// A parameter, an input of the graph or a constant.
+std::string shown_ref(const std::string &ref) { return ref.rfind("p:", 0) == 0 ? ref.substr(2) : "a constant"; }
+
 // Walks both graphs from their results to what those are made of. The order in which a graph lists its nodes says
 // nothing: it depends on edges that an exported graph has and one that is to be run has not.
 class Walk {
@@ -90,9 +93,9 @@ class Walk {
     } else if (node && call) {
       pair_calls(user, position, *node, *call);
     } else if (ref != expected && !(expected.empty() && is_constant(ref))) {
-      differs(user, named(user) + " has input " + std::to_string(position) + " from " + shown_ref(ref),
-              node ? shown(plan_.nodes[*node].primitive, plan_.nodes[*node].result)
-                   : (expected.empty() ? "a constant" : expected));
+      const std::string is = call ? shown(graph_.nodes[*call].primitive, graph_.nodes[*call].result) : shown_ref(ref);
+      differs(user, named(user) + " has input " + std::to_string(position) + " from " + is,
+              node ? shown(plan_.nodes[*node].primitive, plan_.nodes[*node].result) : shown_ref(expected));
     }
   }
 
@@ -124,11 +127,6 @@ class Walk {
       return "the graph's result";
     }
     return "node " + std::to_string(node) + " (" + plan_.nodes[node].primitive + " in " + plan_.nodes[node].scope + ")";
-  }
-
-  std::string shown_ref(const std::string &ref) const {
-    const std::optional<size_t> call = node_of(ref);
-    return call ? shown(graph_.nodes[*call].primitive, graph_.nodes[*call].result) : ref;
   }
 
   const Plan &plan_;
