@@ -31,7 +31,8 @@ class CompileRequest(BaseModel):
 
 class RunRequest(BaseModel):
     """Capture a model, measure it, compile each policy, execute all of them and the ``schedule_files`` interleaved with
-    the no-offload step, and record everything.
+    the no-offload step, and record everything. With ``graph_mode`` all of them run in MindSpore's graph mode instead of
+    op by op, one after the other.
 
     ``model`` is as in `CompileRequest`, without graph files; ``run:ID`` captures that run's model again.
     ``link_bandwidth`` is a rate or ``unlimited``. ``policy_version_ids`` names the saved version of each policy.
@@ -44,5 +45,6 @@ class RunRequest(BaseModel):
     schedule_files: tuple[Path, ...] = ()
     steps: int = Field(default=5, ge=1, le=1000)
     link_bandwidth: str = "unlimited"
+    graph_mode: bool = False
     policy_version_ids: tuple[int | None, ...] = ()
     label: str = ""

@@ -68,6 +68,7 @@ def run_model(
         schedule_files=tuple(path.absolute() for path in request.schedule_files),
         steps=request.steps,
         link_bandwidth=request.link_bandwidth,
+        graph_mode=request.graph_mode,
     )
     recorder = _Recorder(database, request, model, started)
     try:
@@ -141,7 +142,7 @@ class _Recorder:
             kind=kind,
             schedule=self._schedules[policy],
             model=self._schedules[policy].graph.name,
-            source={"model": self.model},
+            source={"model": self.model} | ({"graph_mode": True} if self.request.graph_mode else {}),
             session=self.outcome.session,
             policy_version=versions[policy] if 0 <= policy < len(versions) else None,
             link_bandwidth_bytes_per_s=bandwidth,

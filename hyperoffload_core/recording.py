@@ -15,6 +15,8 @@ from hyperoffload_core.schedule import Schedule
 
 Column = NDArray[np.int64]
 ProfileKind = Literal["predicted", "measured"]
+# The `StorageLifetimes.offset` of a stay whose address nobody told.
+UNKNOWN_ADDRESS = -1
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,9 @@ class TransferEvents:
 
 @dataclass(frozen=True)
 class StorageLifetimes:
-    """One row per stay of a storage on the device: reserved at ``start_ns``, given back at ``end_ns``."""
+    """One row per stay of a storage on the device: reserved at ``start_ns``, given back at ``end_ns``.
+
+    ``offset`` is its address, or `UNKNOWN_ADDRESS` where MindSpore chose it (graph mode)."""
 
     step: Column
     storage: Column

@@ -20,6 +20,7 @@ from hyperoffload_core.capture import capture, load_source
 from hyperoffload_core.compile import compile_schedule
 from hyperoffload_core.cost import measured_durations
 from hyperoffload_core.given import read_verified, require_graph, timed_for
+from hyperoffload_core.graph_session import WAY, InGraphMode, require_runnable
 from hyperoffload_core.hardware import Hardware
 from hyperoffload_core.ir import Graph
 from hyperoffload_core.measure import MEASURED_STEPS, NO_OFFLOAD_POLICY, measure_durations
@@ -33,12 +34,8 @@ from hyperoffload_core.runtime.reference import Reference, differences, run_refe
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.simulator import simulate
 from hyperoffload_core.sizes import format_rate, parse_rate
-from hyperoffload_core.spool import Checked, Compiled, Event, Progress, Recorded
+from hyperoffload_core.spool import CHUNK_STEPS, NO_OFFLOAD, Checked, Compiled, Event, Progress, Recorded
 from hyperoffload_core.workloads import build_workload
-
-NO_OFFLOAD = -1
-# Results reach the parent in pieces of so many steps, so that a session killed late loses little.
-CHUNK_STEPS = 5
 
 Batch = Sequence[NDArray[Any]]
 
@@ -74,12 +71,14 @@ def run_session(
     report: Callable[[Event], None],
     cancelled: Callable[[], bool],
     schedule_files: Sequence[Path] = (),
+    graph_mode: bool = False,
 ) -> None:
     """Measure, compile, execute and check; raises `UserError` kinds, `ExecutionError`, or `ExecutionCancelledError`.
 
     Policy -1 is the no-offload step; the others keep their place in ``policies``, behind which ``schedule_files`` are
     counted on: they are run as they are, timed for this machine. All run interleaved, so that what disturbs the
-    machine hits all alike. Predictions use the op durations of the no-offload steps of the same run.
+    machine hits all alike; with ``graph_mode`` in MindSpore's graph mode, one after the other. Predictions use the op
+    durations of the no-offload steps of the same run.
     """
     captured = model.captured
     given = [read_verified(path) for path in schedule_files]
@@ -87,8 +86,14 @@ def run_session(
         require_graph(schedule, captured.graph, str(path))
     rate = parse_rate(link_bandwidth)
     hardware = this_machine(rate)
-    report(Progress(0, 0, f"measuring op durations over {MEASURED_STEPS} steps without offload"))
-    durations = measure_durations(captured, hardware, model.batches, cancelled)
+    conditions = _conditions(hardware, rate, graph_mode)
+    in_graph: InGraphMode | None = None
+    if graph_mode:
+        in_graph = InGraphMode(model.cell, captured.graph, model.batches, steps, conditions, report, cancelled)
+        durations = in_graph.measure(hardware)
+    else:
+        report(Progress(0, 0, f"measuring op durations over {MEASURED_STEPS} steps without offload"))
+        durations = measure_durations(captured, hardware, model.batches, cancelled)
     report(Progress(0, 0, "compiling"))
     compiled: list[Compiled] = []
     for policy in range(NO_OFFLOAD, len(policies)):
@@ -97,25 +102,34 @@ def run_session(
         schedule = compile_schedule(captured.graph, durations, hardware, asked, cancelled=cancelled)
         compiled.append(Compiled(policy, schedule, time.monotonic_ns() - began))
     compiled += [Compiled(n, timed_for(s, durations, hardware), 0) for n, s in enumerate(given, len(policies))]
+    for event in compiled if graph_mode else ():
+        require_runnable(event.schedule)
     for event in compiled:  # only now: a policy that cannot be compiled leaves no run behind
         report(event)
     schedules = {event.policy: event.schedule for event in compiled}
-    conditions = _conditions(hardware, rate)
-    measured, outcomes = _execute(model, schedules, steps, conditions, rate is not None, report, cancelled)
+    outcomes: dict[int, _Outcome] = {}
+    if in_graph is not None:
+        measured = in_graph.execute(schedules, rate is not None)
+    else:
+        measured, outcomes = _execute(model, schedules, steps, conditions, rate is not None, report, cancelled)
     in_run = measured_durations(measured[NO_OFFLOAD])
     for policy, schedule in schedules.items():
         said = f"predicted for {hardware.title}, {conditions[1]}; op durations {in_run.source} of the same run"
         op_ns = [in_run.ns[op] for op in schedule.graph.origins]
         report(Recorded(policy, simulate(schedule, op_ns=op_ns, conditions=said)))
     report(Progress(0, 0, "comparing results with MindSpore's own graph-mode run"))
-    report(_check(model, outcomes, steps))
+    if in_graph is not None:
+        same = in_graph.bit_identical()
+        report(Checked(same, "; ".join(_reasons(captured.graph, same))))
+    else:
+        report(_check(model, outcomes, steps))
 
 
-def _conditions(hardware: Hardware, rate: int | None) -> tuple[str, str]:
+def _conditions(hardware: Hardware, rate: int | None, graph_mode: bool) -> tuple[str, str]:
     link = (
         f"link paced to {format_rate(rate)}" if rate else f"link unpaced ({format_rate(hardware.link_in.bytes_per_s)})"
     )
-    return f"measured on {hardware.title}, MindSpore kernels one by one", link
+    return f"measured on {hardware.title}, {WAY if graph_mode else 'MindSpore kernels one by one'}", link
 
 
 @dataclass

@@ -17,6 +17,11 @@ from hyperoffload_core.graphfile import GraphFile, read_graph, write_graph
 from hyperoffload_core.recording import OpEvents, Profile, ProfileKind, StepNumbers, StorageLifetimes, TransferEvents
 from hyperoffload_core.schedule import Schedule, read_schedule, write_schedule
 
+# The step without offload, among policies that are named by their place in the request.
+NO_OFFLOAD = -1
+# Results reach the parent in pieces of so many steps, so that a session killed late loses little.
+CHUNK_STEPS = 5
+
 _PARTS = {"ops": OpEvents, "transfers": TransferEvents, "lifetimes": StorageLifetimes, "steps": StepNumbers}
 
 

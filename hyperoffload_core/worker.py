@@ -35,7 +35,8 @@ class WorkerRequest(BaseModel):
     """``capture`` yields the graph (no weights are made); ``session`` runs `hyperoffload_core.session.run_session`;
     ``emit`` writes the model with the one schedule file to ``output`` (`hyperoffload_core.mindspore_plugin.emit`).
 
-    ``model`` is a workload's name or ``FILE.py:FUNCTION``; ``schedule_files`` are run beside what ``policies`` give.
+    ``model`` is a workload's name or ``FILE.py:FUNCTION``; ``schedule_files`` are run beside what ``policies`` give,
+    all of them op by op or, with ``graph_mode``, in MindSpore's graph mode.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,6 +47,7 @@ class WorkerRequest(BaseModel):
     schedule_files: tuple[Path, ...] = ()
     steps: int = 5
     link_bandwidth: str = "unlimited"
+    graph_mode: bool = False
     output: Path | None = None
     weights: bool = True
 
@@ -95,6 +97,11 @@ def _work(request: WorkerRequest, folder: Path, report: SpoolWriter) -> None:
         (schedule,) = request.schedule_files
         report(emit_file(request.model, schedule, request.output, weights=request.weights))
         return
+    if request.graph_mode:
+        # Before the long work: what is missing is said at once, and the first time this compiles for some seconds.
+        from hyperoffload_core.mindspore_plugin.passes import prepare
+
+        prepare()
     from hyperoffload_core.session import capture_model, run_session
 
     model = capture_model(request.model, with_values=request.task == "session")
@@ -108,6 +115,7 @@ def _work(request: WorkerRequest, folder: Path, report: SpoolWriter) -> None:
             report=report,
             cancelled=cancelled,
             schedule_files=request.schedule_files,
+            graph_mode=request.graph_mode,
         )
 
 

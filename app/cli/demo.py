@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.options import DEFAULT_DATABASE, Database, Json
+from app.cli.options import DEFAULT_DATABASE, Database, GraphMode, Json
 from app.cli.run import run_policies
 from app.cli.serve import check_address, serve_database
 from app.demo import DEMO_LIMIT, DEMO_LINK, DEMO_MODEL, DEMO_STEPS, demo_policies
@@ -22,6 +22,7 @@ def demo(
     link_bandwidth: Annotated[
         str, typer.Option("--link-bandwidth", metavar="RATE", help="Pace copies to this rate, or `unlimited`.")
     ] = DEMO_LINK,
+    graph_mode: GraphMode = False,
     database: Database = DEFAULT_DATABASE,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Where the dashboard listens.")] = 8050,
 ) -> None:
@@ -35,6 +36,7 @@ def demo(
     serving = not (no_serve or json)
     if serving:
         check_address("127.0.0.1", port)
-    run_policies(DEMO_MODEL, demo_policies(limit), steps, link_bandwidth, database, "", json, saved=True)
+    policies = demo_policies(limit)
+    run_policies(DEMO_MODEL, policies, steps, link_bandwidth, database, "", json, saved=True, graph_mode=graph_mode)
     if serving:
         serve_database(database, "127.0.0.1", port)

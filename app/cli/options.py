@@ -51,6 +51,7 @@ LinkBandwidth = Annotated[
 ]
 Output = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Where to write the result.")]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite the output file.")]
+GraphMode = Annotated[bool, typer.Option("--graph-mode", help="Run inside MindSpore's graph mode instead of op by op.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
 
 

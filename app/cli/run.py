@@ -13,6 +13,7 @@ from app.cli.display import session_document as document_of
 from app.cli.options import (
     DEFAULT_DATABASE,
     Database,
+    GraphMode,
     Json,
     Limit,
     Strategy,
@@ -47,6 +48,7 @@ def run(
     link_bandwidth: Annotated[
         str, typer.Option("--link-bandwidth", metavar="RATE", help="Pace copies to this rate, or `unlimited`.")
     ] = "unlimited",
+    graph_mode: GraphMode = False,
     database: Database = DEFAULT_DATABASE,
     label: Annotated[str, typer.Option(help="A name for the recorded run.")] = "",
     json: Json = False,
@@ -61,6 +63,9 @@ def run(
     A schedule file (`hyperoffload compile … --output FILE`) keeps its order, events and addresses; it must have been
     compiled from this model, and is timed anew with what the ops take here.
 
+    With `--graph-mode` MindSpore's own compiler puts each schedule into the model's graph and its graph mode runs it
+    (docs/graph-mode.md); this needs a C++ compiler, and schedules run one after the other.
+
     Example: `hyperoffload run train.py:build --limit 60% --link-bandwidth 4GB/s --steps 10`
     """
     asked = bool(limit or policy or strategy or option)
@@ -74,7 +79,16 @@ def run(
         for path in schedule:
             read_verified(path)
     run_policies(
-        model, policies, steps, link_bandwidth, database, label, json, saved=policy is not None, files=schedule or ()
+        model,
+        policies,
+        steps,
+        link_bandwidth,
+        database,
+        label,
+        json,
+        saved=policy is not None,
+        files=schedule or (),
+        graph_mode=graph_mode,
     )
 
 
@@ -88,6 +102,7 @@ def run_policies(
     json: bool,
     saved: bool,
     files: Sequence[Path] = (),
+    graph_mode: bool = False,
 ) -> None:
     """Run a session with progress, and print its table; ``files`` are schedules to run beside the policies."""
     from app.actions import names_run
@@ -106,6 +121,7 @@ def run_policies(
             schedule_files=tuple(files),
             steps=steps,
             link_bandwidth=link_bandwidth,
+            graph_mode=graph_mode,
             policy_version_ids=tuple(save_version(opened, p) if saved else None for p in policies),
             label=label,
         )
@@ -129,8 +145,9 @@ def run_policies(
             }
         )
         return
+    in_turn = "" if graph_mode else ", interleaved"  # the conditions say it where it is not so
     console.print(
-        f"{rows[0][1].model}: {rows[0][1].conditions}; {rows[0][1].step_count} steps each, interleaved", markup=False
+        f"{rows[0][1].model}: {rows[0][1].conditions}; {rows[0][1].step_count} steps each{in_turn}", markup=False
     )
     print_table(SESSION_COLUMNS, [session_cells(*row) for row in rows])
     if outcome.note:

@@ -34,7 +34,8 @@ def _debris_elsewhere() -> Iterator[None]:
 
 
 @contextmanager
-def _graph_mode() -> Iterator[None]:
+def graph_mode() -> Iterator[None]:
+    """MindSpore in graph mode, and afterwards as it was."""
     before = ms.get_context("mode")
     ms.set_context(mode=ms.GRAPH_MODE)
     try:
@@ -49,7 +50,7 @@ def export_mindir(cell: nn.Cell, inputs: Sequence[Any]) -> Any:
     Raises `CaptureError` with the first meaningful line of what MindSpore says, and the user's source line where
     MindSpore names one.
     """
-    with _debris_elsewhere(), _graph_mode():
+    with _debris_elsewhere(), graph_mode():
         try:
             phase, _ = _cell_graph_executor.compile(cell, *inputs, phase="export", do_convert=False)
             data = _cell_graph_executor._get_func_graph_proto(cell, phase, "mind_ir")

@@ -28,6 +28,7 @@ from hyperoffload_core.mindspore_plugin.edits import plan_text
 from hyperoffload_core.mindspore_plugin.insertion import last_readers, plan_edits, tensor_roots
 from hyperoffload_core.mindspore_plugin.kernels import EVENT, Kernels, Region, Session, load_kernels, open_session
 from hyperoffload_core.mindspore_plugin.nodes import LiveGraph, live_graph
+from hyperoffload_core.mindspore_plugin.resident import with_releases
 from hyperoffload_core.schedule import Schedule
 
 PAGE_BYTES = 4096
@@ -118,8 +119,9 @@ class Attached:
         roots = tensor_roots(live)
         parameters = all_parameters(self.cell)
         movable, stays = _movable(live, self.schedule, roots, parameters)
-        tensors = {s: p for s, p in last_readers(self.schedule).items() if s in roots}
-        chain = build_chain(self.schedule, movable, tensors)
+        readers = last_readers(self.schedule)
+        tensors = {s: p for s, p in readers.items() if s in roots}
+        chain = with_releases(build_chain(self.schedule, movable, tensors), self.schedule, readers, roots)
         slots, pool_bytes = _pool_slots(self.schedule.graph, sorted({m.storage for m in chain.moves}))
         hardware = self.schedule.hardware
         self.session = session = open_session(
