@@ -7,6 +7,7 @@ change. A deleted run keeps its rows and can be restored until it is purged, by 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -47,6 +48,31 @@ def name_run(database: Database, run_id: int, name: str) -> None:
     if len(name) > LONGEST_NAME:
         raise DatabaseError(f"the name has {len(name):,} characters; at most {LONGEST_NAME} are kept")
     _set(database, [run_id], label=name)
+
+
+@dataclass(frozen=True, slots=True)
+class RunWords:
+    """What people wrote about a run: its name (label), tags and note."""
+
+    run: int
+    name: str
+    tags: tuple[str, ...]
+    note: str
+
+
+def words_of(database: Database, run_ids: Sequence[int]) -> list[RunWords]:
+    """What runs are called, tagged and noted now, so that `put_words` can bring it back."""
+    with database.read() as connection:
+        return [RunWords(row.id, row.label, tuple(row.tags), row.note) for row in _known(connection, run_ids)]
+
+
+def put_words(database: Database, words: Sequence[RunWords]) -> None:
+    """Give runs the names, tags and notes of `words_of` again, whatever they have now."""
+    with database.write() as connection:
+        _known(connection, [run.run for run in words])
+        for run in words:
+            values = {"label": run.name, "tags": list(run.tags), "note": run.note}
+            connection.execute(update(Run).where(Run.id == run.run).values(**values))
 
 
 def archive_runs(database: Database, run_ids: Sequence[int], archived: bool = True) -> None:
@@ -123,7 +149,9 @@ def _known(connection: Connection, run_ids: Sequence[int]) -> Sequence[Any]:
     asked = list(dict.fromkeys(run_ids))
     possible = [i for i in asked if 0 <= i <= LARGEST_ID]
     rows = connection.execute(
-        select(Run.id, Run.status, Run.tags, Run.deleted).where(Run.id.in_(possible)).order_by(Run.id)
+        select(Run.id, Run.status, Run.label, Run.tags, Run.note, Run.deleted)
+        .where(Run.id.in_(possible))
+        .order_by(Run.id)
     ).all()
     missing = set(asked) - {row.id for row in rows}
     if missing:

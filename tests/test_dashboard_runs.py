@@ -21,7 +21,7 @@ from app.dashboard.pages.runs import BLOCK_ROWS
 from app.dashboard.views.runs import RunsAsked, common_tags, run_filter, runs_asked_for, runs_named
 from app.demo import DEMO_LIMIT, DEMO_LINK, DEMO_STEPS, demo_request
 from app.jobs import cancel_job, job_view
-from db.curation import delete_runs, tag_runs
+from db.curation import RunWords, delete_runs, note_runs, tag_runs, words_of
 from db.database import Database, open_database
 from db.models import Run
 from db.queries import RunFilter, get_run, list_runs
@@ -142,6 +142,35 @@ def test_tags_that_all_have_are_edited_and_others_stay(app: dash.Dash, database:
         app, "runs-edit-save.n_clicks", save | {"runs-tags.value": ["x" * 99], "runs-note.value": ""}, "runs-told"
     )
     assert "at most 60 are kept" in json.dumps(wrong)
+
+
+def test_names_tags_and_notes_that_were_changed_are_as_before_when_it_is_undone(
+    app: dash.Dash, database: Database
+) -> None:
+    tag_runs(database, [2], add=["one"])
+    note_runs(database, [2], "old <b>")
+    edit = '{"runs-do":"edit"}.n_clicks'
+
+    def edited(rows: list[int], **fields: Any) -> dict[str, Any]:
+        ticked = {edit: 1, "runs-grid.selectedRows": [{"id": run} for run in rows]}
+        opened = call(app, edit, ticked, "runs-edit.opened")
+        written = {f"runs-{name}.value": value for name, value in fields.items()}
+        save = {"runs-edit-save.n_clicks": 1, "runs-editing.data": opened["runs-editing.data"]} | written
+        done = call(app, "runs-edit-save.n_clicks", save, "runs-told")
+        return next(value for name, value in done.items() if name.startswith("runs-undoable"))
+
+    def undo(what: dict[str, Any]) -> None:
+        call(app, "runs-undo.n_clicks", {"runs-undo.n_clicks": 1, "runs-undoable.data": what}, "runs-told")
+
+    before = words_of(database, [1, 2])
+    several = edited([1, 2], tags=["new"], note="both")
+    assert {run.note for run in words_of(database, [1, 2])} == {"both"}
+    undo(several)
+    assert words_of(database, [1, 2]) == before
+    one = edited([2], name="best", tags=[], note="")
+    assert words_of(database, [2]) == [RunWords(2, "best", (), "")]
+    undo(one)
+    assert words_of(database, [1, 2]) == before
 
 
 def test_ten_thousand_runs_come_in_blocks_and_nothing_is_sent_again(app: dash.Dash, database: Database) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import dash
@@ -15,13 +16,16 @@ from app.dashboard.state import State
 from app.dashboard.views.runs import common_tags, run_name, runs_named, when
 from db.curation import (
     KEPT_AFTER_DELETION,
+    RunWords,
     archive_runs,
     delete_runs,
     name_run,
     note_runs,
     purge_runs,
+    put_words,
     restore_runs,
     tag_runs,
+    words_of,
 )
 from db.database import DatabaseError
 from db.models import utc_now
@@ -176,6 +180,8 @@ def register(app: dash.Dash, shared: State) -> None:
             restore_runs(shared.database, ids)
         elif what["undo"] == "restore":
             delete_runs(shared.database, ids)
+        elif what["undo"] == "edit":
+            put_words(shared.database, [RunWords(**run) for run in what["words"]])
         else:
             archive_runs(shared.database, ids, what["undo"] == "unarchive")
         return _now(), f"Undone for {runs_named(ids)}.", None
@@ -237,6 +243,7 @@ def register(app: dash.Dash, shared: State) -> None:
             return [dash.no_update] * 5
         ids, chosen = before["runs"], tags or []
         try:
+            words = words_of(shared.database, ids)
             added = [tag for tag in chosen if tag not in before["tags"]]
             tag_runs(shared.database, ids, added, [tag for tag in before["tags"] if tag not in chosen])
             if (note or "").strip() != before["note"]:
@@ -245,7 +252,8 @@ def register(app: dash.Dash, shared: State) -> None:
                 name_run(shared.database, ids[0], name or "")
         except DatabaseError as error:
             return dash.no_update, parts.notice("bad", str(error), "alert"), *[dash.no_update] * 3
-        return False, None, _now(), f"Saved for {runs_named(ids)}.", None
+        way_back = {"undo": "edit", "runs": ids, "words": [asdict(run) for run in words]}
+        return False, None, _now(), f"Saved for {runs_named(ids)}.", way_back
 
     @app.callback(
         Output("runs-edit", "opened", allow_duplicate=True),
