@@ -6,7 +6,10 @@ import json
 import re
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ from app.dashboard.state import State, current_state
 from app.dashboard.views.policy import Draft
 from app.jobs import JobView
 from db.database import open_database
+from db.queries import load_profile
 from db.recordings import RunDescription, append_profile, fail_run, record_profile, start_run
 
 HOSTILE = '<img src=x onerror="alert(1)">\u202e\x07'
@@ -261,6 +265,36 @@ def test_the_step_in_the_address_is_shown_and_a_wrong_one_is_the_median(ask: Cal
     assert '"step": 1' in ask(run.layout, run_id="1", step="77")
 
 
+def test_a_step_is_read_once_however_many_ask_and_before_its_page_does(
+    filled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+
+    def counted(*asked: Any) -> Any:
+        read.append(asked[1:])
+        time.sleep(0.2)
+        return load_profile(*asked)
+
+    monkeypatch.setattr("app.dashboard.state.load_profile", counted)
+    app = create_app(filled)
+    state = app.server.config["HYPEROFFLOAD"]
+    with ThreadPoolExecutor() as pool:
+        views = list(pool.map(lambda _: state.step(2, 0), range(4)))
+    assert len({id(view) for view in views}) == 1
+    assert read == [(2, 0)]
+
+    assert not state.remembers(1, None)
+    app.server.test_client().get("/run/1", headers={"Host": "127.0.0.1"})
+    for thread in threading.enumerate():
+        if thread.name == "foresee":
+            thread.join(timeout=20)
+    assert state.remembers(1, None)
+    before = len(read)
+    state.step(1)
+    assert len(read) == before
+    state.database.close()
+
+
 def test_an_address_restores_what_was_shown(ask: Callable[..., str]) -> None:
     shown = ask(run.layout, run_id="1", by="tier", window="1000000-5000000", picked="op:3", selected="2000000-3000000")
     assert '"range": [1.0, 5.0]' in shown
@@ -274,8 +308,20 @@ def test_all_steps_are_one_page_of_their_own(ask: Callable[..., str]) -> None:
     shown = ask(run.layout, run_id="1", step="all")
     assert "All recorded steps" in shown and "step 3" in shown
     assert "run-transfers" not in shown
+    # What explains one step is not there: the page says why, and leads to each step.
+    assert "belong to one step" in shown
+    assert all(f'"href": "/run/1?step={step}"' in shown for step in range(3))
+    assert shown.count("median") >= 1 and "slowest" in shown
     # A run of one step has nothing to put on one axis.
     assert "All recorded steps" not in ask(run.layout, run_id="2", step="all")
+
+
+def test_of_very_many_steps_the_slowest_are_listed_in_their_order() -> None:
+    numbers = StepNumbers(*(np.arange(1000, dtype=np.int64)[::-1].copy() * 1000 for _ in range(7)))
+    rows, more = step_rows(numbers, 3)
+    assert [row.step for row in rows] == list(range(MOST_STEPS))
+    assert more == f"The {MOST_STEPS} slowest of 1,000 steps."
+    assert (rows[0].mark, rows[1].mark, rows[3].mark) == ("slowest, highest peak", "", "median")
 
 
 def test_a_comparison_without_two_runs_says_what_to_do(ask: Callable[..., str]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import flask
 
@@ -29,6 +31,7 @@ class State:
         self.database: Database = open_database(path)
         self.path = self.database.path
         self._lock = threading.Lock()
+        self._loading: dict[Hashable, threading.Lock] = {}
         self._grounds: OrderedDict[str, Ground] = OrderedDict()
         self._whole: tuple[tuple[int, int, str], RunView] | None = None
         self._steps: OrderedDict[tuple[int, int | None, str], StepView] = OrderedDict()
@@ -46,13 +49,21 @@ class State:
         """All recorded steps of a run; the one looked at last is kept. Raises `db.database.DatabaseError`."""
         run = get_run(self.database, run_id)
         key = (run_id, run.step_count, run.schedule_hash)
+        with self._one_at_a_time(("whole", run_id)):
+            with self._lock:
+                if self._whole is not None and self._whole[0] == key:
+                    return self._whole[1]
+            view = run_view(load_profile(self.database, run_id))
+            with self._lock:
+                self._whole = (key, view)
+            return view
+
+    def remembers(self, run_id: int, step: int | Literal["all"] | None) -> bool:
+        """Whether a step of a run is in memory: one by number, any for None, or all on one axis."""
         with self._lock:
-            if self._whole is not None and self._whole[0] == key:
-                return self._whole[1]
-        view = run_view(load_profile(self.database, run_id))
-        with self._lock:
-            self._whole = (key, view)
-        return view
+            if step == "all":
+                return self._whole is not None and self._whole[0][0] == run_id
+            return any(run == run_id and step in (None, number) for run, number, _ in self._steps)
 
     def prediction(self, run_id: int) -> StepView:
         """What was predicted for a measured run: in its own session (with op durations of the same run) where that was
@@ -83,16 +94,29 @@ class State:
         return ground
 
     def _kept(self, key: tuple[int, int | None, str], load: Callable[[], StepView]) -> StepView:
+        with self._one_at_a_time(key):
+            with self._lock:
+                if key in self._steps:
+                    self._steps.move_to_end(key)
+                    return self._steps[key]
+            view = load()
+            with self._lock:
+                self._steps[key] = view
+                while len(self._steps) > KEPT_STEPS:
+                    self._steps.popitem(last=False)
+            return view
+
+    @contextmanager
+    def _one_at_a_time(self, key: Hashable) -> Iterator[None]:
+        """Of several threads that want the same, one loads it; the others then find it in memory."""
         with self._lock:
-            if key in self._steps:
-                self._steps.move_to_end(key)
-                return self._steps[key]
-        view = load()
-        with self._lock:
-            self._steps[key] = view
-            while len(self._steps) > KEPT_STEPS:
-                self._steps.popitem(last=False)
-        return view
+            own = self._loading.setdefault(key, threading.Lock())
+        try:
+            with own:
+                yield
+        finally:
+            with self._lock:
+                self._loading.pop(key, None)
 
 
 def current_state() -> State:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from dataclasses import replace
 from typing import Any
 
 import dash
+import flask
 from dash import Input, Output, dcc, html
 from dash import State as Given
 
@@ -18,6 +21,7 @@ from app.dashboard.pages import (
     run_search,
     run_selection,
     run_stalls,
+    run_steps,
     run_tiers,
     run_timeline,
     run_transfers,
@@ -33,6 +37,7 @@ from app.dashboard.views.stalls import highlights
 from app.dashboard.views.step import StepView
 from db.database import DatabaseError
 from db.queries import RunRow, get_run, load_profile, median_step
+from db.queries import run_steps as run_steps_of
 from profiles.chrome_trace import trace_bytes
 
 # Each is a module with ``panel(...)`` and ``register(app, shared)``.
@@ -54,6 +59,20 @@ def register(app: dash.Dash, shared: State) -> None:
     dash.register_page(__name__, path_template="/run/<run_id>", title="Run · HyperOffload", layout=guarded(layout))
     for panel in PANELS:
         panel.register(app, shared)
+
+    @app.server.before_request
+    def foresee() -> None:
+        """The step is read from the database while the browser reads the scripts."""
+        asked = re.fullmatch(r"/run/(\d{1,18})", flask.request.path)
+        if asked is None:
+            return
+        query = flask.request.args.to_dict()
+        if not shared.remembers(int(asked[1]), shown_of(query).step):
+            threading.Thread(target=read, args=(asked[1], query), name="foresee", daemon=True).start()
+
+    def read(run_id: str, query: dict[str, str]) -> None:
+        with app.server.app_context():
+            guarded(layout)(run_id=run_id, **query)
 
     @app.callback(Output("run-download", "data"), Input("run-export", "n_clicks"), RUN, prevent_initial_call=True)
     def export(clicks: int | None, run: dict[str, Any]) -> Any:
@@ -94,7 +113,8 @@ def layout(run_id: str = "", **query: str) -> Any:
     step = asked.step if isinstance(asked.step, int) and numbered else median_step(state.database, run.id)
     asked = replace(asked, show=asked.show if run.kind == "measured" else None)
     view = state.step(run.id, step)
-    first = _first_pick(view)
+    best = highlights(view)
+    first = {"kind": best[0].pick[0], "id": best[0].pick[1]} if best else None
     picked = first if asked.picked is None else {"kind": asked.picked[0], "id": asked.picked[1]}
     kept = {"id": run.id, "step": step, "kind": run.kind, "group": query.get("group", "")}
     timeline = shown_timeline(state, kept, asked.show or run.kind, asked.by, picked)
@@ -115,7 +135,7 @@ def layout(run_id: str = "", **query: str) -> Any:
             _head(run),
             _notice(run),
             parts.cards(run_numbers(run, view.peak[1], prediction)),
-            run_search.panel(view, query.get("q", "")),
+            run_search.panel(view, best, query.get("q", "")),
             run_timeline.panel(run, timeline, step, asked),
             dcc.Store(id="run-drawn-first"),
             html.Div(id="run-rest"),
@@ -155,6 +175,7 @@ def _all_steps(state: State, run: RunRow, asked: Shown) -> Any:
             _notice(run),
             parts.cards(run_numbers(run, peak, None)),
             run_timeline.panel(run, timeline, "all", replace(asked, at=at, window=window, selected=selected)),
+            run_steps.panel(run.id, run_steps_of(state.database, run.id), median_step(state.database, run.id)),
         ]
     )
 
@@ -169,15 +190,9 @@ def _within(span: tuple[int, int] | None, end_ns: int) -> tuple[int, int] | None
     return None if span is None or span[0] >= end_ns else (span[0], min(span[1], end_ns))
 
 
-def _first_pick(view: StepView) -> dict[str, Any] | None:
-    """What to explain before anything is clicked: the worst stall, else the largest storage at the peak."""
-    first = next(iter(highlights(view)), None)
-    return None if first is None else {"kind": first.pick[0], "id": first.pick[1]}
-
-
 def _head(run: RunRow) -> Any:
     tags = html.Span(
-        [parts.tag(run.kind, run.kind), " ", parts.tag(run.status, STATUS_TONES.get(run.status, ""))], className="tags"
+        [parts.tag(run.kind_words, run.kind), " ", parts.tag(run.status, STATUS_TONES.get(run.status, ""))], className="tags"
     )
     tools = [
         parts.button("Export trace", "run-export", "trace"),

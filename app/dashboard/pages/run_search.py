@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import dash
@@ -14,7 +15,7 @@ from app.dashboard.pages.run_links import lead
 from app.dashboard.pages.run_shown import RUN, SHOW, shown_timeline
 from app.dashboard.state import State
 from app.dashboard.views.search import search_view
-from app.dashboard.views.stalls import highlights
+from app.dashboard.views.stalls import Highlight
 from app.dashboard.views.step import StepView
 from app.dashboard.views.transfers import window_around
 from profiles.filtering import EXAMPLES, FIELDS, FilterError
@@ -72,8 +73,8 @@ def register(app: dash.Dash, shared: State) -> None:
     )
 
 
-def panel(view: StepView, text: str = "") -> Any:
-    """What is worth looking at first, and the search; ``text`` is what is searched first."""
+def panel(view: StepView, best: Sequence[Highlight], text: str = "") -> Any:
+    """What is ``best`` looked at first, and the search; ``text`` is what is searched first."""
     error, summary, rows = _found(view, text)
     field = dmc.TextInput(
         id="run-search",
@@ -88,7 +89,7 @@ def panel(view: StepView, text: str = "") -> Any:
     manual = html.Details(
         [html.Summary("What can be searched"), html.Div(id="run-search-help")], className="search-help"
     )
-    first = [html.Span([html.B(h.label), ": ", lead(h.text, h.pick, h.place, h.at_ns)]) for h in highlights(view)]
+    first = [html.Span([html.B(h.label), ": ", lead(h.text, h.pick, h.place, h.at_ns)]) for h in best]
     return html.Section(
         [
             html.Div(first, className="highlights") if first else None,
