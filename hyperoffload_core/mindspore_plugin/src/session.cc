@@ -160,7 +160,6 @@ void Session::issue(int64_t index, char *tensor) {
 void Session::done(int64_t index, char *tensor) {
   const int64_t called_ns = now_ns();
   int64_t waited_ns = 0;
-  int64_t pages_bytes = 0;
   {
     Lock lock(progress_.mutex);
     check_step();
@@ -177,9 +176,7 @@ void Session::done(int64_t index, char *tensor) {
         throw Failure(name(command) + " waits, itself or by others, for a command that is not issued");
       }
     }
-    if (command.kind == ho_store && command.region == nullptr) pages_bytes = command.bytes;
   }
-  release_pages(tensor, pages_bytes);
   events_.add({step_, index, ho_done, called_ns, called_ns, now_ns(), waited_ns});
 }
 
