@@ -63,7 +63,8 @@ def ask(source: Schedule | Profile, step: int | None, question: str) -> Answer:
 
 def as_it_went(profile: Profile, step: int) -> Schedule:
     """The schedule of a profile with the durations of ops and transfers in one of its steps."""
-    events, schedule = events_of(step_of(profile, step)), profile.schedule
+    seen = step_of(profile, step)
+    events, schedule = events_of(seen), seen.schedule
     went = replace(schedule, durations_ns=tuple(events.op_ns), duration_source=profile.conditions)
     went = replace(went, metrics=replace(went.metrics, lower_bound_ns=sum(events.op_ns)))
     return with_times(went, simulate(schedule, op_ns=events.op_ns, transfer_ns=events.transfer_ns))

@@ -37,12 +37,12 @@ _CREATED = {"created": "clock time, UTC"}
 COLUMNS: dict[str, dict[str, str]] = {
     "run": {
         "id": "number of the run",
-        "kind": "predicted (simulator) or measured (executor)",
+        "kind": "predicted (simulator) or measured (executor, or MindSpore's graph mode)",
         "status": "running, complete, incomplete, failed or cancelled",
         "reason": "why it ended so, or what to know of bit_identical",
         "session": "the same text for runs recorded together",
         "model": "name of the model",
-        "source": "JSON: how to capture the model again",
+        "source": "JSON: how to capture the model again; graph_mode where it ran in MindSpore's graph mode",
         "graph_id": "its graph",
         "schedule_id": "its schedule",
         "policy_version_id": "the saved policy it was compiled from",
@@ -92,7 +92,7 @@ COLUMNS: dict[str, dict[str, str]] = {
     "storage_lifetime": {
         **_EVENT,
         "storage": "id of the storage in its graph",
-        "offset_bytes": "address on the device",
+        "offset_bytes": "address on the device; -1 where MindSpore chose it (graph mode)",
         "bytes": "size",
     },
     "graph": {

@@ -95,7 +95,17 @@ class RunRow:
     @property
     def title(self) -> str:
         """The label, or what the run is."""
-        return self.label or f"{self.model} · {self.strategy} · {self.kind}"
+        return self.label or f"{self.model} · {self.strategy} · {self.kind_words}"
+
+    @property
+    def graph_mode(self) -> bool:
+        """Whether the session ran in MindSpore's graph mode, and not op by op."""
+        return bool(self.source.get("graph_mode"))
+
+    @property
+    def kind_words(self) -> str:
+        """``predicted``, ``measured``, or that it was measured in graph mode."""
+        return "measured, MindSpore graph mode" if self.kind == "measured" and self.graph_mode else self.kind
 
 
 def list_runs(

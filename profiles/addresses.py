@@ -67,9 +67,9 @@ class Fragmentation:
 
 
 def addresses(profile: Profile, step: int = 0) -> Addresses:
-    """The stays of a step that take time and place."""
+    """The stays of a step that take time and place, and whose place is known."""
     life = profile.lifetimes
-    rows = np.flatnonzero((life.step == step) & (life.end_ns > life.start_ns) & (life.bytes > 0))
+    rows = np.flatnonzero((life.step == step) & (life.end_ns > life.start_ns) & (life.bytes > 0) & (life.offset >= 0))
     rows = rows[np.argsort(life.start_ns[rows], kind="stable")]
     low = life.offset[rows]
     return Addresses(life.storage[rows], life.start_ns[rows], life.end_ns[rows], low, low + life.bytes[rows])

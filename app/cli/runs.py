@@ -88,7 +88,7 @@ def _cells(row: Any) -> list[str]:
         row.created.strftime("%Y-%m-%d %H:%M"),
         row.model,
         row.strategy,
-        row.kind,
+        row.kind_words,
         row.status,
         row.hardware,
         size(row.memory_limit_bytes) if row.strategy != "none" else "-",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from hyperoffload_core.ir import storages_of
 from hyperoffload_core.metrics import Column, live_curve
-from hyperoffload_core.recording import Profile
+from hyperoffload_core.recording import UNKNOWN_ADDRESS, Profile
 from hyperoffload_core.schedule import Schedule, Transfer
 
 
@@ -147,7 +147,7 @@ class Step:
         stay = next((s for s in self.stays[transfer.storage] if s[0] == start), None)
         if stay is None:
             return start
-        if self.limit_bytes <= 0:
+        if self.limit_bytes <= 0 or bool((low == UNKNOWN_ADDRESS).any()):
             return time_ns
         beside = (begins < stay[1]) & (ends > time_ns) & ~((begins == start) & (high - low == size))
         graph = self.schedule.graph
@@ -182,6 +182,8 @@ class Step:
 def step_of(source: Schedule | Profile, step: int = 0) -> Step:
     """The planned times of a schedule, or one step of a profile."""
     schedule = source if isinstance(source, Schedule) else source.schedule
+    if isinstance(source, Profile):
+        schedule = _that_happened(schedule, set(source.transfers.transfer[source.transfers.step == step].tolist()))
     storages, ops = schedule.graph.storages, schedule.graph.ops
     op_start, op_end = [0] * len(ops), [0] * len(ops)
     if isinstance(source, Schedule):
@@ -213,3 +215,20 @@ def step_of(source: Schedule | Profile, step: int = 0) -> Step:
     )
     places = np.array([(r[3], r[3] + storages[r[0]].bytes, r[1], r[2]) for r in rows], np.int64).reshape(len(rows), 4)
     return Step(schedule, op_start, op_end, start, end, stays, places, times, live)
+
+
+def _that_happened(schedule: Schedule, transfers: set[int]) -> Schedule:
+    """Without the transfers a recording does not have: in graph mode some storages cannot leave the device."""
+    if len(transfers) == len(schedule.transfers):
+        return schedule
+
+    def kept(ids: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(t for t in ids if t in transfers)
+
+    return replace(
+        schedule,
+        transfers=tuple(
+            replace(t, after_transfers=kept(t.after_transfers)) for t in schedule.transfers if t.id in transfers
+        ),
+        op_times=tuple(replace(time, waits=kept(time.waits)) for time in schedule.op_times),
+    )

@@ -191,9 +191,8 @@ def _within(span: tuple[int, int] | None, end_ns: int) -> tuple[int, int] | None
 
 
 def _head(run: RunRow) -> Any:
-    tags = html.Span(
-        [parts.tag(run.kind_words, run.kind), " ", parts.tag(run.status, STATUS_TONES.get(run.status, ""))], className="tags"
-    )
+    kind, status = parts.tag(run.kind_words, run.kind), parts.tag(run.status, STATUS_TONES.get(run.status, ""))
+    tags = html.Span([kind, " ", status], className="tags")
     tools = [
         parts.button("Export trace", "run-export", "trace"),
         parts.link_button("Graph", f"/graph/{run.id}", "graph"),

@@ -146,6 +146,8 @@ def _detail(view: AddressMap, part: addresses.Window) -> str:
 
 def _fragmentation(view: AddressMap, time_ns: int) -> Any:
     """What is free at the chosen time, and who lies highest then."""
+    if not view.known:
+        return parts.notice("info", "MindSpore's graph mode chose the addresses of this run, and does not tell them.")
     told = view.at(time_ns)
     now = view.stays.at(time_ns)
     storages = view.view.profile.schedule.graph.storages

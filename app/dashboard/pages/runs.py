@@ -35,6 +35,7 @@ from profiles.plain import visible
 __all__ = ["MOST_COMPARED", "layout", "register"]
 BLOCK_ROWS = 60
 REFRESH_MS = 3000
+KIND_HINT = "Predicted by the simulator, measured by the executor, or measured in MindSpore's graph mode"
 CHOICES = {"model": "Model", "strategy": "Strategy", "hardware": "Hardware", "kind": "Kind", "tag": "Tag"}
 SEARCH_HELP = (
     ("llama reactive", "both words occur somewhere: model, name, note, tags, strategy, hardware, conditions"),
@@ -274,7 +275,7 @@ COLUMNS: list[dict[str, Any]] = [
         headerTooltip="Transfer time with no compute beside it, in the median step",
         filter=False,
     ),
-    _text("kind", "Kind", "Predicted by the simulator or measured by the executor", width=98, cellRenderer="RunTag"),
+    _text("kind", "Kind", KIND_HINT, width=98, cellRenderer="RunTag", tooltipField="kind_words"),
     _text("status", "Status", width=106, cellRenderer="RunTag", tooltipField="reason"),
     _text("tags", "Tags", width=104, cellRenderer="RunTags", sortable=False),
     _text("created", "When (UTC)", width=138),

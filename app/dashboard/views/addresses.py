@@ -49,6 +49,11 @@ class AddressMap:
     def stays(self) -> Addresses:
         return self.view.addresses
 
+    @property
+    def known(self) -> bool:
+        """Whether the profile says where anything lies."""
+        return bool(len(self.stays.storage)) or not len(self.view.profile.lifetimes.storage)
+
     @cached_property
     def reserved_bytes(self) -> int:
         """How much address space the step needs: measured where it was, else what the schedule reserves."""
