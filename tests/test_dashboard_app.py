@@ -308,20 +308,8 @@ def test_all_steps_are_one_page_of_their_own(ask: Callable[..., str]) -> None:
     shown = ask(run.layout, run_id="1", step="all")
     assert "All recorded steps" in shown and "step 3" in shown
     assert "run-transfers" not in shown
-    # What explains one step is not there: the page says why, and leads to each step.
-    assert "belong to one step" in shown
-    assert all(f'"href": "/run/1?step={step}"' in shown for step in range(3))
-    assert shown.count("median") >= 1 and "slowest" in shown
     # A run of one step has nothing to put on one axis.
     assert "All recorded steps" not in ask(run.layout, run_id="2", step="all")
-
-
-def test_of_very_many_steps_the_slowest_are_listed_in_their_order() -> None:
-    numbers = StepNumbers(*(np.arange(1000, dtype=np.int64)[::-1].copy() * 1000 for _ in range(7)))
-    rows, more = step_rows(numbers, 3)
-    assert [row.step for row in rows] == list(range(MOST_STEPS))
-    assert more == f"The {MOST_STEPS} slowest of 1,000 steps."
-    assert (rows[0].mark, rows[1].mark, rows[3].mark) == ("slowest, highest peak", "", "median")
 
 
 def test_a_comparison_without_two_runs_says_what_to_do(ask: Callable[..., str]) -> None:

@@ -145,8 +145,8 @@ def register(app: dash.Dash, shared: State) -> None:
 AXIS_HINTS = {
     "time": "Median step of each run. Drag to zoom, double-click for all of it. Keys: W S zoom, A D move.",
     "op": "Each op stands over the same op of the other runs: the most the device holds while it runs, the lanes, and "
-    "how much later than in the baseline it ends. Every op is as wide as any other; copies begin and end beside the ops "
-    "they run with. What a run moves elsewhere stands where it runs.",
+    "how much later than in the baseline it ends. Every op is as wide as any other; copies lie beside the ops they run "
+    "with. What a run moves elsewhere stands where it runs.",
 }
 
 
