@@ -11,12 +11,11 @@ A tensor of the step needs no Detach: MindSpore frees it behind its last reader,
 ends its stay; another Prefetch reads the same host copy. A parameter has one address, on the device and remote, which
 its optimizer, checkpoints and `asnumpy` know: only operators that move it in place fit.
 
-``sync=False`` lets the host go on: that a copy has ended is said by streams and events, which MindSpore inserts where a
-node on one stream takes what a node on another gives. Nothing here waits for a Store; MindSpore keeps its source until
-it has ended. Each operator is held behind the chain before it by its monad, which is how MindSpore orders what has side
-effects (all five carry ``side_effect_mem``), so that its data comes straight from its producer and goes straight to its
-readers: in the sources of late 2025 a pass on Ascend sorts copies by such direct edges alone. An op is held back on
-another input than a brought-back tensor wherever it has one.
+``sync=False`` lets the host go on: that a copy has ended is left to MindSpore's streams and events, and so is keeping
+the source of a Store until it has. Each operator is held behind the chain before it by its monad, which is how MindSpore
+orders what has side effects (all five carry ``side_effect_mem``), so that its data comes straight from its producer and
+goes straight to its readers: in the sources of late 2025 a pass on Ascend sorts copies by such direct edges alone. An op
+is held back on another input than a brought-back tensor wherever it has one.
 
 None of this has run on Ascend. See docs/emit.md for what was checked and what was read.
 """
@@ -142,6 +141,16 @@ class _AscendEditor(Editor):
         brought_back = set(self.current.values())
         position = super()._held_input([ref if ref not in brought_back else "" for ref in inputs])
         return position if position is not None else super()._held_input(inputs)
+
+    def _shown(self, n: int, inputs: tuple[Ref, ...]) -> Ref:
+        """One node for each value shown: a reshape is a view on Ascend, so it need not be made where it is used."""
+        node = self.live.nodes[n]
+        if inputs == node.inputs:
+            return f"n{n}"
+        if (n, inputs) not in self.rebuilt:
+            kept = tuple("" if new == old else new for new, old in zip(inputs, node.inputs, strict=True))
+            self.rebuilt[n, inputs] = self._new(f"clone n{n}", kept, f"like n{n}"), self.position
+        return self.rebuilt[n, inputs][0]
 
     def _rebuild(self, ref: Ref, seen: dict[Ref, Ref]) -> Ref:
         """As for every target; and what reads a parameter reads it as it is now, after what changed or moved it."""
