@@ -279,7 +279,7 @@ OP(StartCopy) {
   return 0;
 }
 
-OP(EndCopy) {  // (number, what StartCopy gave, what to copy)
+OP(EndCopy) {  // (number, what StartCopy gave, what to copy, what to wait for)
   usleep(20000);
   record(params);
   int64_t bytes = sizeof(float);
@@ -303,18 +303,24 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_functions_of_a_library_are_called_and_what_depends_on_them_waits(calls: Path) -> None:
     plan = plan_of(Sum)
-    add, both, triple = node(plan, "AddN"), node(plan, "MakeTuple"), 1
+    add, both = node(plan, "AddN"), node(plan, "MakeTuple")
     assert plan.nodes[both].inputs == ("n0", "n1")
+    # What AddN takes is there before EndCopy has filled it: n0 is ready with call 8, which EndCopy waits for.
     edits = (
         NewNode(0, "StartCopy", ("i-7", "p:x"), "like n1"),
-        NewNode(1, "EndCopy", ("i42", "x0", f"n{triple}"), "token"),
-        NewNode(2, f"clone n{both}", ("", "x0"), f"like n{both}"),
-        NewNode(3, "Depend", ("x2", "x1"), f"like n{both}"),
-        SetInput(add, 0, "x3"),
+        *held_back(plan, 0, "x0"),
+        NewNode(1, "Depend", ("n1", "n0"), "like n1"),
+        NewNode(2, "StartCopy", ("i8", "x1"), "like n1"),
+        NewNode(3, "EndCopy", ("i42", "x0", "n1", "x2"), "token"),
+        NewNode(4, f"clone n{both}", ("", "x0"), f"like n{both}"),
+        NewNode(5, "Depend", ("x4", "x3"), f"like n{both}"),
+        SetInput(add, 0, "x5"),
+        NewNode(6, "Depend", (f"n{add}", "x3"), f"like n{add}"),
+        SetInput(len(plan.nodes), 0, "x6"),
     )
     assert same_as_plain(Sum, plan_text(replace(plan, edits=edits)))
-    assert passes.report() == passes.Applied(4, 1)
-    assert calls.read_text().split() == ["-7", "42"]
+    assert passes.report() == passes.Applied(new_nodes=8, changed_inputs=3)
+    assert calls.read_text().split() == ["-7", "8", "42"]
 
 
 def test_a_library_that_is_not_there_is_said(tmp_path: Path) -> None:
