@@ -12,10 +12,10 @@ ends its stay; another Prefetch reads the same host copy. A parameter has one ad
 its optimizer, checkpoints and `asnumpy` know: only operators that move it in place fit.
 
 ``sync=False`` lets the host go on: that a copy has ended is left to MindSpore's streams and events, and so is keeping
-the source of a Store until it has. Each operator is held behind the chain before it by its monad, which is how MindSpore
-orders what has side effects (all five carry ``side_effect_mem``), so that its data comes straight from its producer and
-goes straight to its readers: in the sources of late 2025 a pass on Ascend sorts copies by such direct edges alone. An op
-is held back on another input than a brought-back tensor wherever it has one.
+the source of a Store until it has. Each operator is held behind the chain before it by its monad, which is how
+MindSpore orders what has side effects (all five carry ``side_effect_mem``), so that its data comes straight from its
+producer and goes straight to its readers: in the sources of late 2025 a pass on Ascend sorts copies by such direct
+edges alone. An op is held back on another input than a brought-back tensor wherever it has one.
 
 None of this has run on Ascend. See docs/emit.md for what was checked and what was read.
 """
