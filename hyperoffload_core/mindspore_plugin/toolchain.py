@@ -222,8 +222,9 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _first_error(run: subprocess.CompletedProcess[str]) -> str:
+    """The first line that says what is wrong, of a compiler or of a linker."""
     lines = [line.strip() for line in run.stderr.splitlines() if line.strip()]
-    errors = [line for line in lines if "error:" in line or "error " in line]
-    if errors:
-        return errors[0].replace(f"{SOURCES}{os.sep}", "")
-    return lines[-1] if lines else f"it ended with code {run.returncode}"
+    telling = [line for line in lines if "error:" in line and not line.startswith("collect2:")]
+    telling += [line for line in lines if "multiple definition" in line or "undefined reference" in line]
+    telling += lines[-1:]
+    return telling[0].replace(f"{SOURCES}{os.sep}", "") if telling else f"it ended with code {run.returncode}"
