@@ -1,10 +1,11 @@
-# Needs Python 3.11 and make; everything else goes into the virtual environment .venv.
+# Needs Python 3.11 and make; everything else goes into the virtual environment .venv. With g++ or clang++ schedules can
+# also run inside MindSpore itself.
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: help install demo serve bench test lint browser clean
+.PHONY: help install demo serve bench test lint browser compiler clean
 
 help:
 	@echo "make demo      install, then run and show a real training step in less memory (ARGS=... passes options)"
@@ -39,7 +40,7 @@ serve: install
 bench: install
 	$(BIN)/python -m bench
 
-test: $(VENV)/installed-test browser
+test: $(VENV)/installed-test browser compiler
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 lint: $(VENV)/installed-test
@@ -55,6 +56,11 @@ browser:
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } \
 		|| echo "chromium could not be installed: the browser tests will be skipped"; \
 	else echo "no Chromium here, and only root can install it with apt-get: the browser tests will be skipped"; fi
+
+# Schedules inside MindSpore need it; everything else works without.
+compiler:
+	@{ [ -n "$$CXX" ] || command -v g++ || command -v clang++; } >/dev/null \
+	|| echo "no C++ compiler here (g++, clang++, or one named in CXX): the tests of schedules inside MindSpore will be skipped"
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
