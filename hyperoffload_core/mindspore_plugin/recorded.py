@@ -8,7 +8,7 @@ and updates). What graph mode does not tell is left out: addresses (`UNKNOWN_ADD
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hyperoffload_core.capture import views
 from hyperoffload_core.ir import Graph, storages_of
 from hyperoffload_core.metrics import exposed_ns, peak_bytes
-from hyperoffload_core.mindspore_plugin.chain import Chain, Done, RunOp, Start
+from hyperoffload_core.mindspore_plugin.chain import Chain, Done, Move, RunOp, Start
 from hyperoffload_core.mindspore_plugin.kernels import EVENT_KINDS
 from hyperoffload_core.recording import (
     UNKNOWN_ADDRESS,
@@ -143,48 +143,83 @@ class _Step:
 
     def _stays(self) -> dict[int, list[_Stay]]:
         graph = self.schedule.graph
-        moved = {move.storage for move in self.chain.moves}
         times = {op: (start, end) for op, start, end in self.ops}
         touched = _touched(graph, frozenset(times) - frozenset(self.marks))
-        stays: dict[int, list[_Stay]] = defaultdict(list)
-        coming: dict[int, _Stay] = {}
-        for storage in range(len(graph.storages)):
-            at_home = storage not in moved or self.schedule.homes[storage] == "device"
-            if graph.exists_at_start(storage) and at_home:
-                stays[storage].append(_Stay(0, self.step_ns))
+        memory = _Memory(self.schedule, {move.storage for move in self.chain.moves}, self.step_ns)
         for item in self.chain.items:
             match item:
                 case RunOp(op):
-                    start, end = times[op]
                     for storage in touched[op]:
-                        if graph.exists_at_start(storage):
-                            continue
-                        if not stays[storage]:
-                            stays[storage].append(_Stay(start, end))
-                        stays[storage][-1].end_ns = max(stays[storage][-1].end_ns, end)
+                        memory.use(storage, *times[op])
                 case Start(move) if move.index in self.copies:
-                    issued, start, end = self.copies[move.index]
-                    persistent = graph.storages[move.storage].persistent
-                    if move.kind == "detach" and stays[move.storage]:
-                        stays[move.storage][-1].end_ns = end
-                    elif move.kind == "prefetch" and persistent:
-                        stays[move.storage].append(_Stay(start, self.step_ns))
-                    elif move.kind == "prefetch":
-                        coming[move.storage] = _Stay(issued, end)
-                    elif move.kind == "store" and not persistent and stays[move.storage]:
-                        stays[move.storage][-1].end_ns = max(stays[move.storage][-1].end_ns, end)
-                case Done(move) if move.index in self.waited and not graph.storages[move.storage].persistent:
-                    if move.kind == "prefetch" and move.storage in coming:
-                        stays[move.storage].append(coming.pop(move.storage))
-                    elif move.kind == "store" and stays[move.storage]:
-                        last = stays[move.storage][-1]
-                        last.end_ns = max(last.end_ns, self.waited[move.index])
-        for storage, stay in coming.items():
-            stays[storage].append(stay)
-        for storage, found in stays.items():
-            if graph.storages[storage].tensor_class == "output" and not graph.storages[storage].persistent:
-                found[-1].end_ns = self.step_ns
-        return stays
+                    memory.start(move, *self.copies[move.index])
+                case Done(move) if move.index in self.waited:
+                    memory.done(move, self.waited[move.index])
+        return memory.stays_at_end()
+
+
+class _Memory:
+    """Stays on the device as the chain's items make and end them, in order.
+
+    A tensor's memory is there from its op, or from when its Prefetch is issued, to its last use. A parameter's is there
+    until it is detached, and again from when its copy back begins, or from the op that writes it anew.
+    """
+
+    def __init__(self, schedule: Schedule, moved: Set[int], step_ns: int) -> None:
+        self.graph, self.step_ns = schedule.graph, step_ns
+        self.stays: dict[int, list[_Stay]] = defaultdict(list)
+        self.coming: dict[int, _Stay] = {}
+        self.away = {s for s in moved if self.graph.exists_at_start(s) and schedule.homes[s] == "pool"}
+        for storage in range(len(self.graph.storages)):
+            if self.graph.exists_at_start(storage) and storage not in self.away:
+                self.stays[storage].append(_Stay(0, step_ns))
+
+    def use(self, storage: int, start_ns: int, end_ns: int) -> None:
+        if self.graph.exists_at_start(storage):
+            if storage in self.away:
+                self._arrives(storage, start_ns)
+        elif not self.stays[storage]:
+            self.stays[storage].append(_Stay(start_ns, end_ns))
+        else:
+            self._until(storage, end_ns)
+
+    def start(self, move: Move, issued_ns: int, start_ns: int, end_ns: int) -> None:
+        storage = move.storage
+        if move.kind == "detach":
+            if storage not in self.away:
+                self.stays[storage][-1].end_ns = end_ns
+                self.away.add(storage)
+        elif self.graph.exists_at_start(storage):
+            if move.kind == "prefetch" and storage in self.away:
+                self._arrives(storage, start_ns)
+        elif move.kind == "prefetch":
+            self.coming[storage] = _Stay(issued_ns, end_ns)
+        else:
+            self._until(storage, end_ns)
+
+    def done(self, move: Move, end_ns: int) -> None:
+        if self.graph.exists_at_start(move.storage):
+            return
+        if move.kind == "store":
+            self._until(move.storage, end_ns)
+        elif move.storage in self.coming:
+            self.stays[move.storage].append(self.coming.pop(move.storage))
+
+    def stays_at_end(self) -> dict[int, list[_Stay]]:
+        for storage, stay in self.coming.items():
+            self.stays[storage].append(stay)
+        for storage, stays in self.stays.items():
+            if stays and not self.graph.exists_at_start(storage) and self.graph.lives_to_end(storage):
+                stays[-1].end_ns = self.step_ns
+        return self.stays
+
+    def _arrives(self, storage: int, start_ns: int) -> None:
+        self.stays[storage].append(_Stay(start_ns, self.step_ns))
+        self.away.discard(storage)
+
+    def _until(self, storage: int, end_ns: int) -> None:
+        stay = self.stays[storage][-1]
+        stay.end_ns = max(stay.end_ns, end_ns)
 
 
 def moves_of(schedule: Schedule, chain: Chain) -> list[tuple[int, tuple[Transfer, ...]]]:

@@ -10,7 +10,7 @@ from dash import Input, Output, ctx, html
 from dash import State as Given
 
 from app.dashboard import parts
-from app.dashboard.pages import job_panel, policy_editor, policy_events, steps_field
+from app.dashboard.pages import job_panel, policy_editor, policy_events, steps_field, way_field
 from app.dashboard.pages.guard import guarded
 from app.dashboard.state import State, current_state
 from app.dashboard.views.clipping import clipped
@@ -61,12 +61,20 @@ def register(app: dash.Dash, shared: State) -> None:
             "hardware": Given("new-hardware", "value"),
             "link": Given("new-link", "value"),
             "steps": Given("new-steps", "value"),
+            "way": Given("new-way", "value"),
             "label": Given("new-label", "value"),
         },
         prevent_initial_call=True,
     )
     def start(
-        clicks: list[int | None], typed: str, fields: dict[str, Any], hardware: str, link: str, steps: Any, label: str
+        clicks: list[int | None],
+        typed: str,
+        fields: dict[str, Any],
+        hardware: str,
+        link: str,
+        steps: Any,
+        way: str,
+        label: str,
     ) -> Any:
         if not any(clicks):
             return dash.no_update, dash.no_update, dash.no_update
@@ -82,7 +90,8 @@ def register(app: dash.Dash, shared: State) -> None:
             if ctx.triggered_id == "new-compile":
                 asked = compile_request(model, policy, hardware, link, version, text)
                 return start_compile_job(shared.path, asked), None, None
-            run = run_request(model, policy, link, steps, version, text)
+            in_graph = way == way_field.GRAPH_MODE
+            run = run_request(model, policy, link, steps, version, text, graph_mode=in_graph)
         except ModelError as error:
             return dash.no_update, clipped(str(error), LONGEST_ERROR), None
         except LinkError as error:
@@ -178,7 +187,8 @@ def _start_panel(state: State) -> Any:
             ),
             dmc.Group(
                 [
-                    steps_field.field("new-steps", w=150),
+                    steps_field.field("new-steps", w=110),
+                    way_field.field("new-way", w=200),
                     dmc.TextInput(id="new-label", label="Label", placeholder="optional", style={"flex": 1}),
                 ],
                 align="flex-start",

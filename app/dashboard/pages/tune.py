@@ -21,6 +21,7 @@ from app.dashboard.pages import (
     tune_limit,
     tune_preview,
     tune_versions,
+    way_field,
 )
 from app.dashboard.pages.guard import guarded
 from app.dashboard.state import State, current_state
@@ -80,12 +81,19 @@ def register(app: dash.Dash, shared: State) -> None:
             "fields": policy_events.FIELDS,
             "hardware": Given("tune-hardware-given", "data"),
             "steps": Given("tune-steps", "value"),
+            "way": Given("tune-way", "value"),
             "label": Given("tune-label", "value"),
         },
         prevent_initial_call=True,
     )
     def start(
-        clicks: list[int | None], run_id: int, fields: dict[str, Any], hardware: dict[str, Any], steps: Any, label: str
+        clicks: list[int | None],
+        run_id: int,
+        fields: dict[str, Any],
+        hardware: dict[str, Any],
+        steps: Any,
+        way: str,
+        label: str,
     ) -> Any:
         if not any(clicks):
             return dash.no_update, dash.no_update
@@ -101,7 +109,9 @@ def register(app: dash.Dash, shared: State) -> None:
         except UserError as error:
             return dash.no_update, parts.notice("bad", str(error), "alert")
         if ctx.triggered_id == "tune-run":
-            return start_run_job(shared.path, run_request(model, policy, link, steps, version, text)), None
+            in_graph = way == way_field.GRAPH_MODE
+            asked_run = run_request(model, policy, link, steps, version, text, graph_mode=in_graph)
+            return start_run_job(shared.path, asked_run), None
         asked = CompileRequest(
             model=model,
             policy=policy,
@@ -227,7 +237,8 @@ def _start_panel(run: RunRow) -> Any:
             html.Div(id="tune-start-error"),
             html.Div(
                 [
-                    steps_field.field("tune-steps", w=104, size="xs"),
+                    steps_field.field("tune-steps", w=92, size="xs"),
+                    way_field.field("tune-way", graph_mode=run.graph_mode, w=172, size="xs"),
                     dmc.TextInput(
                         id="tune-label",
                         placeholder="optional",

@@ -45,9 +45,19 @@ def compile_request(
 
 
 def run_request(
-    model: str, policy: Policy, link: str | None, steps: Any, version: int | None, label: str
+    model: str,
+    policy: Policy,
+    link: str | None,
+    steps: Any,
+    version: int | None,
+    label: str,
+    *,
+    graph_mode: bool = False,
 ) -> RunRequest:
-    """Execute on this machine with the link paced to ``link``. Raises `LinkError`, `StepsError`."""
+    """Execute on this machine with the link paced to ``link``, op by op or in MindSpore's graph mode.
+
+    Raises `LinkError`, `StepsError`.
+    """
     text = (link or "").strip() or "unlimited"
     _check_rate(text)
     return RunRequest(
@@ -55,6 +65,7 @@ def run_request(
         policies=(policy,),
         steps=checked_steps(steps),
         link_bandwidth=text,
+        graph_mode=graph_mode,
         policy_version_ids=(version,),
         label=label,
     )
