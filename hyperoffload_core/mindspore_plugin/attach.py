@@ -8,35 +8,35 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import warnings
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor
-from mindspore.graph.api import _cell_graph_executor
+from mindspore.graph.api import _cell_graph_executor, _pynative_executor
 from numpy.typing import NDArray
 
+from hyperoffload_core.capture.functions import as_cell, positional
+from hyperoffload_core.capture.mindir import graph_mode
 from hyperoffload_core.capture.roles import all_parameters
-from hyperoffload_core.errors import UserError
 from hyperoffload_core.ir import Graph
 from hyperoffload_core.mindspore_plugin import passes
 from hyperoffload_core.mindspore_plugin.chain import Chain, build_chain
 from hyperoffload_core.mindspore_plugin.edits import plan_text
+from hyperoffload_core.mindspore_plugin.fitting import PAGE_BYTES, AttachError, movable_storages, refuse_other_graph
 from hyperoffload_core.mindspore_plugin.insertion import last_readers, plan_edits, tensor_roots
 from hyperoffload_core.mindspore_plugin.kernels import EVENT, Kernels, Region, Session, load_kernels, open_session
 from hyperoffload_core.mindspore_plugin.nodes import LiveGraph, live_graph
 from hyperoffload_core.mindspore_plugin.resident import with_releases
 from hyperoffload_core.schedule import Schedule
 
-PAGE_BYTES = 4096
 TENSOR_ALIGNMENT = 64
-
-
-class AttachError(UserError):
-    """A cell and a schedule that do not go together, or a step that failed; one sentence says why."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,14 @@ class Inserted:
     stays: Mapping[str, str]
 
 
-@dataclass
+@dataclass(eq=False)
 class Attached:
-    """A cell with a schedule; call it, or the cell, as ever. Made by `attach`, ended by `detach`."""
+    """A cell or function (``target``) with a schedule; call it as ever. Made by `attach`, ended by `detach`.
 
+    A function runs as the cell ``cell``, also in PyNative mode.
+    """
+
+    target: Any
     cell: Any
     schedule: Schedule
     kernels: Kernels
@@ -80,17 +84,41 @@ class Attached:
     owned: list[Owned] = field(default_factory=list)
     inserted: Inserted | None = None
     chain: Chain | None = None
+    detached: bool = False
+    replaced: dict[str, Any] = field(default_factory=dict)
+    _others: bool = False
     _events: list[NDArray[np.void]] = field(default_factory=list)
 
-    def __call__(self, *inputs: Any) -> Any:
-        return self.cell(*inputs)
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        if self.detached or self.target is self.cell:
+            return self.target(*inputs, **named)
+        if _pynative_executor.requires_grad():
+            raise AttachError(
+                f"{self.name} is differentiated from outside, which a schedule does not cover; attach the function "
+                "that computes the gradients too"
+            )
+        return self.cell.compile_and_run(*positional(self.target, inputs, named))
+
+    @property
+    def name(self) -> str:
+        return getattr(self.target, "__name__", type(self.target).__name__)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """In the place of ``cell.compile``: a graph that is not compiled yet is compiled with the schedule."""
         if self.session is None:
             self._insert(args, kwargs)
-        else:
+            return
+        known = len(self.cell.compile_cache)
+        with graph_mode():
             type(self.cell).compile(self.cell, *args, **kwargs)
+        if len(self.cell.compile_cache) > known and not self._others:
+            self._others = True
+            shown = ", ".join(f"{a.dtype}{list(a.shape)}" for a in args if isinstance(a, Tensor))
+            warnings.warn(
+                f"{self.name} has other inputs ({shown}) than its schedule was made for, or another mode: "
+                "such steps run without a schedule",
+                stacklevel=4,
+            )
 
     def compile_and_run(self, *args: Any, **kwargs: Any) -> Any:
         """In the place of ``cell.compile_and_run``: parameters are looked after, and a failed step is said."""
@@ -98,6 +126,8 @@ class Attached:
         for owned in self.owned:
             owned.adopt()
         assert self.session is not None
+        # A compiled graph that MindSpore keeps under its phase would be run past this.
+        self.cell.phase_cache.clear()
         try:
             return type(self.cell).compile_and_run(self.cell, *args, **kwargs)
         except Exception as error:
@@ -112,13 +142,13 @@ class Attached:
 
     def _insert(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         if kwargs:
-            raise AttachError("an attached cell takes its inputs by position; one was given by name")
+            raise AttachError(f"{self.name} takes {next(iter(kwargs))!r} by name only, which a schedule does not cover")
         live = live_graph(self.cell, args, self.schedule.graph.name)
         _forget_compiled(self.cell)
         refuse_other_graph(live.graph, self.schedule.graph.original)
         roots = tensor_roots(live)
         parameters = all_parameters(self.cell)
-        movable, stays = _movable(live, self.schedule, roots, parameters)
+        movable, stays = movable_storages(live, self.schedule, roots, parameters)
         readers = last_readers(self.schedule)
         tensors = {s: p for s, p in readers.items() if s in roots}
         chain = with_releases(build_chain(self.schedule, movable, tensors), self.schedule, readers, roots)
@@ -134,6 +164,8 @@ class Attached:
             paced=self.paced,
             random_delay_ns=self.random_delay_ns,
         )
+        self._close = weakref.finalize(self, session.close)
+        self._close.atexit = False
         try:
             regions = self._take_parameters(live, {m.storage for m in chain.moves}, slots, parameters)
             for move in chain.moves:
@@ -148,7 +180,8 @@ class Attached:
             plan = plan_edits(live, self.schedule, chain, session.kernel_id, marks=self.marks)
             passes.set_plan(plan_text(plan))
             try:
-                type(self.cell).compile(self.cell, *args)
+                with graph_mode():
+                    type(self.cell).compile(self.cell, *args)
             finally:
                 said = passes.report()
                 passes.set_plan("")
@@ -187,15 +220,17 @@ class Attached:
                 owned.parameter.set_data(Tensor(owned.values.copy()))
         self.owned.clear()
         if self.session is not None:
-            self.session.close()
+            self._close()
             self.session = None
 
 
-_ATTACHED: dict[int, Attached] = {}
+_ATTACHED: WeakValueDictionary[int, Attached] = WeakValueDictionary()
+# What of a cell is ours while it is attached.
+_REPLACED = ("compile", "compile_and_run")
 
 
 def attach(
-    cell: Any,
+    target: Any,
     schedule: Schedule,
     *,
     pool_folder: Path | None = None,
@@ -203,77 +238,48 @@ def attach(
     marks: bool = False,
     random_delay_ns: int = 0,
 ) -> Attached:
-    """Run ``cell`` in MindSpore's graph mode under ``schedule`` from its next call on.
+    """Run a cell, or a function as `mindspore.jit` takes it, in graph mode under ``schedule`` from its next call on.
 
-    The pool is shared memory, or a file without a name in ``pool_folder``. ``paced`` holds copies back to the links of
-    the schedule's hardware; ``marks`` records when every op ran. Raises `UserError` kinds where MindSpore's mode,
-    version or the compiler does not fit; the cell's next call raises `AttachError` where its graph is another one than
-    the schedule's.
+    A cell may be called as before; a function, which nothing can be put into, is called by what this returns. The pool
+    is shared memory, or a file without a name in ``pool_folder``. ``paced`` holds copies back to the links of the
+    schedule's hardware; ``marks`` records when every op ran. Raises `UserError` kinds where MindSpore's mode, version
+    or the compiler does not fit; the next call raises `AttachError` where the graph is another one than the schedule's.
     """
-    if ms.get_context("mode") != ms.GRAPH_MODE:
+    if (there := _attached(target)) is not None:
+        raise AttachError(f"{there.name} has a schedule already; detach it first")
+    cell = as_cell(target)
+    if cell is target and ms.get_context("mode") != ms.GRAPH_MODE:
         raise AttachError("the schedule needs graph mode; call mindspore.set_context(mode=mindspore.GRAPH_MODE) before")
-    if id(cell) in _ATTACHED:
-        raise AttachError(f"{type(cell).__name__} has a schedule already; detach it first")
     kernels = load_kernels(passes.prepare())
     passes.register("cpu")
-    attached = Attached(cell, schedule, kernels, pool_folder, paced, marks, random_delay_ns)
+    attached = Attached(target, cell, schedule, kernels, pool_folder, paced, marks, random_delay_ns)
     _forget_compiled(cell)
+    attached.replaced = {name: vars(cell)[name] for name in _REPLACED if name in vars(cell)}
     cell.compile, cell.compile_and_run = attached.compile, attached.compile_and_run
-    _ATTACHED[id(cell)] = attached
+    _ATTACHED[id(target)] = attached
     return attached
 
 
-def detach(cell: Any) -> None:
-    """The cell runs as before it was attached, with the values it has now. Raises `AttachError` where it was not."""
-    attached = _ATTACHED.pop(id(cell), None)
+def detach(target: Any) -> None:
+    """The cell or function, or what `attach` returned for it, runs as before, with the parameters' values of now.
+
+    Raises `AttachError` where it was not attached.
+    """
+    attached = _attached(target.target if isinstance(target, Attached) else target)
     if attached is None:
-        raise AttachError(f"{type(cell).__name__} has no schedule to detach")
-    del cell.compile, cell.compile_and_run
-    _forget_compiled(cell)
+        raise AttachError(f"{getattr(target, '__name__', type(target).__name__)} has no schedule to detach")
+    del _ATTACHED[id(attached.target)]
+    attached.detached = True
+    for name in _REPLACED:
+        delattr(attached.cell, name)
+    vars(attached.cell).update(attached.replaced)
+    _forget_compiled(attached.cell)
     attached.release()
 
 
-def refuse_other_graph(live: Graph, scheduled: Graph) -> None:
-    """Raise `AttachError` naming the first difference between the cell's graph and the one of the schedule."""
-    if live.hash == scheduled.hash:
-        return
-    again = "compile the schedule again for this model and these inputs"
-    for ours, theirs in zip(live.ops, scheduled.ops, strict=False):
-        if (ours.primitive, ours.scope) != (theirs.primitive, theirs.scope):
-            raise AttachError(f"the cell's op {ours.id} is {ours.name}, the schedule's is {theirs.name}; {again}")
-    if len(live.ops) != len(scheduled.ops):
-        raise AttachError(f"the cell has {len(live.ops)} ops, the schedule {len(scheduled.ops)}; {again}")
-    for mine, other in zip(live.storages, scheduled.storages, strict=False):
-        if (mine.shape, mine.dtype, mine.bytes) != (other.shape, other.dtype, other.bytes):
-            raise AttachError(
-                f"{mine.name} is {mine.dtype}{list(mine.shape)} in the cell, {other.dtype}{list(other.shape)} in the "
-                f"schedule; {again}"
-            )
-    raise AttachError(f"the cell's graph is another one than the schedule's; {again}")
-
-
-def _movable(
-    live: LiveGraph, schedule: Schedule, roots: Mapping[int, str], parameters: Mapping[str, Parameter]
-) -> tuple[set[int], dict[str, str]]:
-    """The storages that can move in graph mode, and why each other one that the schedule moves cannot."""
-    movable, stays = set(), {}
-    for number in sorted({t.storage for t in schedule.transfers}):
-        storage = schedule.graph.storages[number]
-        if storage.persistent:
-            name = live.parameters.get(number)
-            if name is None or name not in parameters:
-                stays[storage.name] = "a constant of the graph, which MindSpore keeps"
-            elif storage.bytes < PAGE_BYTES:
-                stays[storage.name] = f"smaller than a page of memory ({PAGE_BYTES} bytes)"
-            else:
-                movable.add(number)
-        elif storage.tensor_class == "input":
-            stays[storage.name] = "an input, which the caller holds"
-        elif number not in roots:
-            stays[storage.name] = "no single op of the graph gives it as a whole"
-        else:
-            movable.add(number)
-    return movable, stays
+def _attached(target: Any) -> Attached | None:
+    found = _ATTACHED.get(id(target))
+    return found if found is not None and found.target is target else None
 
 
 def _pool_slots(graph: Graph, storages: Sequence[int]) -> tuple[dict[int, int], int]:
@@ -297,6 +303,7 @@ def _give_back_free_memory() -> None:
 
 def _forget_compiled(cell: Any) -> None:
     """MindSpore compiles the cell anew at its next call."""
+    cell.phase_cache.clear()
     if cell.compile_cache:
         _cell_graph_executor.del_net_res(cell, cell.compile_cache)
         cell.compile_cache.clear()

@@ -1,0 +1,60 @@
+"""Whether a schedule fits a cell's graph, and what of it can move there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hyperoffload_core.errors import UserError
+from hyperoffload_core.ir import Graph
+from hyperoffload_core.mindspore_plugin.nodes import LiveGraph
+from hyperoffload_core.schedule import Schedule
+
+PAGE_BYTES = 4096
+
+
+class AttachError(UserError):
+    """A cell and a schedule that do not go together, or a step that failed; one sentence says why."""
+
+
+def refuse_other_graph(live: Graph, scheduled: Graph) -> None:
+    """Raise `AttachError` naming the first difference between the cell's graph and the one of the schedule."""
+    if live.hash == scheduled.hash:
+        return
+    again = "compile the schedule again for this model and these inputs"
+    for ours, theirs in zip(live.ops, scheduled.ops, strict=False):
+        if (ours.primitive, ours.scope) != (theirs.primitive, theirs.scope):
+            raise AttachError(f"the cell's op {ours.id} is {ours.name}, the schedule's is {theirs.name}; {again}")
+    if len(live.ops) != len(scheduled.ops):
+        raise AttachError(f"the cell has {len(live.ops)} ops, the schedule {len(scheduled.ops)}; {again}")
+    for mine, other in zip(live.storages, scheduled.storages, strict=False):
+        if (mine.shape, mine.dtype, mine.bytes) != (other.shape, other.dtype, other.bytes):
+            raise AttachError(
+                f"{mine.name} is {mine.dtype}{list(mine.shape)} in the cell, {other.dtype}{list(other.shape)} in the "
+                f"schedule; {again}"
+            )
+    raise AttachError(f"the cell's graph is another one than the schedule's; {again}")
+
+
+def movable_storages(
+    live: LiveGraph, schedule: Schedule, roots: Mapping[int, str], parameters: Mapping[str, Any]
+) -> tuple[set[int], dict[str, str]]:
+    """The storages that can move in graph mode, and why each other one that the schedule moves cannot."""
+    movable, stays = set(), {}
+    for number in sorted({t.storage for t in schedule.transfers}):
+        storage = schedule.graph.storages[number]
+        if storage.persistent:
+            name = live.parameters.get(number)
+            if name is None or name not in parameters:
+                stays[storage.name] = "a constant of the graph, which MindSpore keeps"
+            elif storage.bytes < PAGE_BYTES:
+                stays[storage.name] = f"smaller than a page of memory ({PAGE_BYTES} bytes)"
+            else:
+                movable.add(number)
+        elif storage.tensor_class == "input":
+            stays[storage.name] = "an input, which the caller holds"
+        elif number not in roots:
+            stays[storage.name] = "no single op of the graph gives it as a whole"
+        else:
+            movable.add(number)
+    return movable, stays
