@@ -31,7 +31,8 @@ class InsertionError(UserError):
 def tensor_roots(live: LiveGraph) -> dict[int, Ref]:
     """For each storage of the step the node that gives the whole of it: what a Store can take.
 
-    Left out: what is handed in or persistent, what several ops write, and what no node gives as a whole.
+    Left out: what is handed in or persistent, what several ops write, what no node gives as a whole, and views, which
+    MindSpore makes contiguous anew for each kernel that takes them.
     """
     writers: dict[int, int] = {}
     for op in live.graph.ops:
@@ -42,6 +43,8 @@ def tensor_roots(live: LiveGraph) -> dict[int, Ref]:
     for n, node in enumerate(live.nodes):
         whole = is_full_view(node.gives, live.graph)
         if not whole or not (n in ops or node.expected.primitive == "TupleGetItem"):
+            continue
+        if views.is_view(node.expected.primitive):
             continue
         storage = live.graph.storages[node.gives.storage]
         if not storage.persistent and storage.tensor_class != "input" and writers.get(storage.id) == 1:
