@@ -17,7 +17,18 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent
 OURS = ("app", "db", "hyperoffload_core", "profiles")
-INTERFACE = ("Policy", "capture", "compile", "load_hardware", "read_schedule", "run", "simulate", "write_schedule")
+INTERFACE = (
+    "Policy",
+    "attach",
+    "capture",
+    "compile",
+    "detach",
+    "load_hardware",
+    "read_schedule",
+    "run",
+    "simulate",
+    "write_schedule",
+)
 
 
 def __getattr__(name: str) -> Any:

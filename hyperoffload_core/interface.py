@@ -2,7 +2,11 @@
 
     model = ho.capture(cell, inputs)
     schedule = ho.compile(model, limit="60%", link_bandwidth="4GB/s")
-    profile = ho.run(model, schedule, steps=5)
+    profile = ho.run(model, schedule, steps=5)          # op by op
+
+    schedule = ho.compile(step, inputs, limit="60%")    # a cell, or a function as mindspore.jit takes it
+    step = ho.attach(step, schedule)                    # MindSpore's own graph mode runs it under the schedule
+    loss = step(*inputs)
 
 mindspore is imported by what captures, measures or runs, never by importing this.
 """
@@ -11,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from hyperoffload_core.capture import capture
+from hyperoffload_core.capture import capture as capture_cell
 from hyperoffload_core.compile import compile_schedule
 from hyperoffload_core.cost import Durations, roofline_durations
 from hyperoffload_core.errors import UserError
@@ -28,7 +32,23 @@ from hyperoffload_core.schedule import Schedule, read_schedule, write_schedule
 from hyperoffload_core.simulator import simulate
 from hyperoffload_core.sizes import UNLIMITED_BYTES_PER_S, parse_rate
 
-__all__ = ["Policy", "capture", "compile", "load_hardware", "read_schedule", "run", "simulate", "write_schedule"]
+if TYPE_CHECKING:
+    from hyperoffload_core.mindspore_plugin.attach import Attached
+
+__all__ = [
+    "Policy",
+    "attach",
+    "capture",
+    "compile",
+    "detach",
+    "load_hardware",
+    "read_schedule",
+    "run",
+    "simulate",
+    "write_schedule",
+]
+
+THIS_MACHINE = "this-machine"
 
 Batch = Sequence[NDArray[Any]]
 
@@ -37,8 +57,20 @@ class InterfaceError(UserError):
     """Arguments that do not go together."""
 
 
+def capture(target: Any, inputs: Any, *, name: str = "", with_values: bool = True) -> CapturedModel:
+    """Capture ``target(*inputs)``: one step of a training cell, an inference cell, or a function as `mindspore.jit`
+    takes it. Otherwise as `hyperoffload_core.capture.capture`. Raises `CaptureError` in one sentence.
+    """
+    from hyperoffload_core.capture.functions import as_cell
+
+    name = name or getattr(target, "__name__", type(target).__name__)
+    inputs = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    return capture_cell(as_cell(target), inputs, name=name, with_values=with_values)
+
+
 def compile(
-    model: CapturedModel | Graph,
+    model: CapturedModel | Graph | Any,
+    inputs: Any = None,
     *,
     limit: str | None = None,
     strategy: str | None = None,
@@ -47,20 +79,27 @@ def compile(
     link_bandwidth: str | None = None,
     durations: Durations | None = None,
 ) -> Schedule:
-    """A verified schedule.
+    """A verified schedule of a captured model, or of a cell or function and its ``inputs``, which is captured first.
 
     ``policy`` is a `Policy` or a file; ``limit`` (``"48GiB"``, ``"60%"`` of the no-offload live peak) and ``strategy``
-    are put over it. ``hardware`` is a description or its name, whose roofline gives the op durations; without one it
-    is this machine, and the ops are measured here unless ``durations`` are given. Raises `UserError` kinds:
-    `InfeasibleError` names the smallest feasible limit.
+    are put over it. ``hardware`` is a description or its name, whose roofline gives the op durations; without one, or
+    with ``"this-machine"``, it is this machine, and the ops are measured here unless ``durations`` are given. Raises
+    `UserError` kinds: `InfeasibleError` names the smallest feasible limit.
     """
+    if isinstance(model, CapturedModel | Graph):
+        if inputs is not None:
+            raise InterfaceError("a captured model has its inputs already; give inputs only with a cell or function")
+    elif inputs is None:
+        raise InterfaceError("a cell or function needs its inputs: compile(step, (tokens, targets), ...)")
+    else:
+        model = capture(model, inputs)
     chosen = read_policy(Path(policy)) if isinstance(policy, Path | str) else policy or Policy()
     changes = {name: value for name, value in (("memory_limit", limit), ("strategy", strategy)) if value is not None}
     if changes:
         chosen = Policy.model_validate(chosen.model_dump(by_alias=True) | changes)
     graph = model if isinstance(model, Graph) else model.graph
     rate = None if link_bandwidth is None else parse_rate(link_bandwidth)
-    if hardware is None:
+    if hardware is None or hardware == THIS_MACHINE:
         from hyperoffload_core.measure import measure_durations
         from hyperoffload_core.runtime.machine import this_machine
 
@@ -97,6 +136,29 @@ def run(
         executor.load()
         recorders = run_interleaved({"": executor}, batches or (captured_batch(model),), steps)
     return recorders[""].profile(f"measured on {this_machine(1).title}, MindSpore kernels one by one")
+
+
+def attach(
+    target: Any, schedule: Schedule | Path | str, *, pool_folder: Path | str | None = None, paced: bool = True
+) -> Attached:
+    """Run ``target``, a cell or a function as `mindspore.jit` takes it, inside MindSpore under ``schedule``.
+
+    A cell may be called as before, a function by what this returns. ``schedule`` may be a file. Remote memory is shared
+    memory, or a file without a name in ``pool_folder``; ``paced`` holds copies back to the links of the schedule's
+    hardware. Raises `UserError` kinds; the first call raises `AttachError` where the model is another one than the
+    schedule's.
+    """
+    from hyperoffload_core.mindspore_plugin.attach import attach as attach_schedule
+
+    given = read_schedule(Path(schedule)) if isinstance(schedule, Path | str) else schedule
+    return attach_schedule(target, given, pool_folder=None if pool_folder is None else Path(pool_folder), paced=paced)
+
+
+def detach(target: Any) -> None:
+    """``target``, or what `attach` returned for it, runs as before, with the parameters' values of now."""
+    from hyperoffload_core.mindspore_plugin.attach import detach as detach_schedule
+
+    detach_schedule(target)
 
 
 def captured_batch(model: CapturedModel) -> Batch:
