@@ -17,11 +17,13 @@ from typing import Any
 import dash
 import pytest
 from callbacks import call
+from dash import dcc, html
 from dashboard_example import example_profile, example_schedule
 from plotly.utils import PlotlyJSONEncoder
 from read_only import run_beside_read_only
 
 from app.dashboard import create_app
+from app.dashboard.frozen import frozen
 from app.dashboard.pages import compare, missing, new, run, runs, tune
 from app.dashboard.pages.job_panel import view as job_words
 from app.dashboard.state import State, current_state
@@ -263,6 +265,14 @@ def test_numbers_say_whether_they_were_measured(ask: Callable[..., str]) -> None
 def test_the_step_in_the_address_is_shown_and_a_wrong_one_is_the_median(ask: Callable[..., str]) -> None:
     assert '"step": 2' in ask(run.layout, run_id="1", step="2")
     assert '"step": 1' in ask(run.layout, run_id="1", step="77")
+
+
+def test_a_frozen_part_is_plain_html_and_holds_nothing_that_acts() -> None:
+    part = frozen(html.Div(["a", None, html.B(HOSTILE, title="t")], className="c"))
+    assert part.tree == ["div", {"className": "c"}, "a", ["b", {"title": "t"}, HOSTILE]]
+    for acting in (html.Div(id="x"), dcc.Link("x", href="/")):
+        with pytest.raises(TypeError, match="is not plain HTML"):
+            frozen([html.P("text"), acting])
 
 
 def test_a_step_is_read_once_however_many_ask_and_before_its_page_does(

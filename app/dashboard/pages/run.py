@@ -13,6 +13,7 @@ from dash import Input, Output, dcc, html
 from dash import State as Given
 
 from app.dashboard import parts
+from app.dashboard.frozen import frozen
 from app.dashboard.pages import (
     run_addresses,
     run_alive,
@@ -134,7 +135,7 @@ def layout(run_id: str = "", **query: str) -> Any:
             dcc.Download(id="run-download"),
             _head(run),
             _notice(run),
-            parts.cards(run_numbers(run, view.peak[1], prediction)),
+            frozen(parts.cards(run_numbers(run, view.peak[1], prediction))),
             run_search.panel(view, best, query.get("q", "")),
             run_timeline.panel(run, timeline, step, asked),
             dcc.Store(id="run-drawn-first"),

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import dash
-from dash import ALL, Input, Output, ctx, dcc, html
+from dash import Input, Output, ctx, dcc, html
 from dash import State as Given
 
 from app.dashboard import parts, theme
+from app.dashboard.frozen import frozen
 from app.dashboard.pages import sight, zooms
+from app.dashboard.pages.run_links import lead
 from app.dashboard.pages.run_shown import RUN, SHOW, shown_timeline
 from app.dashboard.state import State
 from app.dashboard.views import addresses, pointing
@@ -107,16 +109,11 @@ def register(app: dash.Dash, shared: State) -> None:
         Output("run-picked", "data", allow_duplicate=True),
         Output("run-cursor", "data", allow_duplicate=True),
         Input("addresses-chart", "clickData"),
-        Input({"addresses-pick": ALL}, "n_clicks"),
         RUN,
         SHOW,
         prevent_initial_call=True,
     )
-    def point(click: dict[str, Any] | None, clicks: list[int | None], run: dict[str, Any], show: str) -> Any:
-        source = ctx.triggered_id
-        if isinstance(source, dict):
-            pressed = {"kind": "storage", "id": source["addresses-pick"]} if any(clicks) else dash.no_update
-            return pressed, dash.no_update
+    def point(click: dict[str, Any] | None, run: dict[str, Any], show: str) -> Any:
         view = shown(run, show)
         storage, time = addresses.clicked(view, click)
         cursor = dash.no_update if time is None else min(max(time, 0), view.view.end_ns - 1)
@@ -154,8 +151,8 @@ def _fragmentation(view: AddressMap, time_ns: int) -> Any:
     top = list(zip(now.storage.tolist(), now.low.tolist(), strict=True))[::-1][:MOST_AT_TOP]
     highest: list[Any] = []
     for storage, low in top:
-        shown, identity = clipped(storages[storage].name), {"addresses-pick": storage}
-        name = html.Button(shown, id=identity, className="link", type="button")
+        name = lead(clipped(storages[storage].name), ("storage", storage))
         highest += [html.Span([name, f" at {format_bytes(low)}"])]
     pairs = [(label, text) for label, text in addresses.words(told, view.view.kind)]
-    return parts.facts([*pairs, ("Highest then", html.Div(highest, className="highest") if highest else "nothing")])
+    facts = [*pairs, ("Highest then", html.Div(highest, className="highest") if highest else "nothing")]
+    return frozen(parts.facts(facts))

@@ -9,6 +9,7 @@ import dash_mantine_components as dmc
 from dash import Input, Output, html
 
 from app.dashboard import parts
+from app.dashboard.frozen import frozen
 from app.dashboard.pages.run_links import ask, lead
 from app.dashboard.pages.run_shown import RUN, SHOW, shown_timeline
 from app.dashboard.state import State
@@ -62,7 +63,7 @@ def register(app: dash.Dash, shared: State) -> None:
     def show_alive(cursor: int, show: str, by: Group, run: dict[str, Any]) -> Any:
         view = shown_timeline(shared, run, show).main
         found = moment_view(view, min(cursor, view.end_ns - 1), by)
-        return found.title, found.summary, alive_body(found), "none" if found.at_peak else None
+        return found.title, found.summary, frozen(alive_body(found)), "none" if found.at_peak else None
 
     @app.callback(
         Output("run-cursor", "data", allow_duplicate=True),

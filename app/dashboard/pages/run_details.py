@@ -11,6 +11,7 @@ from dash import ALL, Input, Output, ctx, dcc, html
 from dash import State as Given
 
 from app.dashboard import parts, theme
+from app.dashboard.frozen import frozen
 from app.dashboard.pages.run_links import ask, lead, tune_link
 from app.dashboard.pages.run_shown import RUN, SHOW, shown_timeline
 from app.dashboard.pages.run_stalls import refused, remedy_words
@@ -84,7 +85,7 @@ def register(app: dash.Dash, shared: State) -> None:
         way = dcc.Link("More of it in the graph", href=f"/graph/{run['id']}?{kind}={identity}", className="graph-open")
         # What the page opens with was picked by nobody: nothing lies over the chart for it.
         chosen = ctx.triggered_id is not None or picked != run["picked"]
-        return details_panel(found, shown.end_ns), [graph, way], picked_bar(found) if chosen else []
+        return frozen(details_panel(found, shown.end_ns)), [graph, way], picked_bar(found) if chosen else []
 
     @app.callback(
         Output("run-details-why", "children"),

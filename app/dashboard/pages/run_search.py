@@ -10,6 +10,7 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, html
 
 from app.dashboard import parts
+from app.dashboard.frozen import frozen
 from app.dashboard.icons import icon
 from app.dashboard.pages.run_links import lead
 from app.dashboard.pages.run_shown import RUN, SHOW, shown_timeline
@@ -93,7 +94,7 @@ def panel(view: StepView, best: Sequence[Highlight], text: str = "") -> Any:
     return html.Section(
         [
             html.Div(first, className="highlights") if first else None,
-            html.Div([field, html.Details(manual, className="search-help")], className="search-row"),
+            html.Div([field, manual], className="search-row"),
             html.Div(summary, id="run-found-summary", className="hint", role="status"),
             html.Div(rows, id="run-found-rows"),
         ],
@@ -101,7 +102,7 @@ def panel(view: StepView, best: Sequence[Highlight], text: str = "") -> Any:
     )
 
 
-def help_text() -> list[Any]:
+def help_text() -> Any:
     """The language of the search, every example a button that asks it."""
     rows = [
         html.Tr([html.Td(lead(f.example, find=f.example)), html.Td(f"{f.meaning[:1].upper()}{f.meaning[1:]}")])
@@ -114,7 +115,7 @@ def help_text() -> list[Any]:
         *(part for e in EXAMPLES for part in (lead(e, find=e), ", ")),
         "or:",
     ]
-    return [html.P(words, className="explained"), html.Table(html.Tbody(rows), className="plain")]
+    return frozen([html.P(words, className="explained"), html.Table(html.Tbody(rows), className="plain")])
 
 
 def _found(view: StepView, text: str) -> tuple[str | None, str | None, Any]:

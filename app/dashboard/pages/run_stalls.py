@@ -8,6 +8,7 @@ import dash
 from dash import Input, Output, dcc, html
 
 from app.dashboard import parts
+from app.dashboard.frozen import frozen
 from app.dashboard.pages.run_links import ask, lead
 from app.dashboard.pages.run_shown import RUN, shown_timeline
 from app.dashboard.state import State
@@ -36,7 +37,7 @@ def register(app: dash.Dash, shared: State) -> None:
         shown = shown_timeline(shared, run, show)
         if too_many := refused(shown.main, run["id"]):
             return too_many
-        return stalls_body(stalls_view(shown.main.explanation, shown.end_ns))
+        return frozen(stalls_body(stalls_view(shown.main.explanation, shown.end_ns)))
 
 
 def refused(view: StepView, run_id: int) -> Any:

@@ -6,11 +6,13 @@ from typing import Any
 
 import dash
 import dash_mantine_components as dmc
-from dash import ALL, Input, Output, ctx, dcc, html
+from dash import Input, Output, ctx, dcc, html
 from dash import State as Given
 
 from app.dashboard import parts, theme
+from app.dashboard.frozen import frozen
 from app.dashboard.pages import sight, zooms
+from app.dashboard.pages.run_links import lead
 from app.dashboard.pages.run_shown import RUN, SHOW, shown_timeline
 from app.dashboard.state import State
 from app.dashboard.views import pointing, tiers
@@ -169,17 +171,6 @@ def register(app: dash.Dash, shared: State) -> None:
         cursor = dash.no_update if time is None else min(max(time, 0), drawn.view.end_ns - 1)
         return dash.no_update if picked is None else {"kind": picked[0], "id": picked[1]}, cursor
 
-    @app.callback(
-        Output("run-picked", "data", allow_duplicate=True),
-        Input({"tiers-pick": ALL}, "n_clicks"),
-        prevent_initial_call=True,
-    )
-    def pick(clicks: list[int | None]) -> Any:
-        source = ctx.triggered_id
-        if not any(clicks) or not isinstance(source, dict):
-            return dash.no_update
-        return {"kind": "storage", "id": source["tiers-pick"]}
-
 
 def blank() -> dict[str, Any]:
     hidden = {"visible": False, "fixedrange": True}
@@ -213,7 +204,7 @@ def _table(drawn: Tiers) -> Any:
     rows = [
         html.Tr(
             [
-                html.Td(html.Button(row.name, id={"tiers-pick": row.storage}, className="link")),
+                html.Td(lead(row.name, ("storage", row.storage))),
                 *(
                     html.Td(text, className="num")
                     for text in (
@@ -229,4 +220,4 @@ def _table(drawn: Tiers) -> Any:
         )
         for row in drawn.rows
     ]
-    return html.Table([html.Thead(head), html.Tbody(rows)], className="plain")
+    return frozen(html.Table([html.Thead(head), html.Tbody(rows)], className="plain"))
