@@ -20,7 +20,7 @@ from hyperoffload_core.errors import UserError
 from hyperoffload_core.mindspore_plugin import passes
 from hyperoffload_core.mindspore_plugin.edits import Edit, NewNode, Plan, SetInput, plan_text
 from hyperoffload_core.mindspore_plugin.nodes import live_graph
-from hyperoffload_core.mindspore_plugin.toolchain import build_kernels, find_compiler
+from hyperoffload_core.mindspore_plugin.toolchain import find_compiler
 
 pytestmark = pytest.mark.mindspore
 MODELS = Path(__file__).parent / "models"
@@ -78,7 +78,7 @@ def graph_mode() -> Iterator[None]:
     mode = ms.get_context("mode")
     ms.set_context(mode=ms.GRAPH_MODE)
     yield
-    passes.use_kernels(build_kernels())
+    passes.use_kernels(passes.prepare())
     passes.set_plan("")
     ms.set_context(mode=mode)
 

@@ -35,8 +35,10 @@ class Refused:
     reason: str
 
 
+@cache
 def prepare() -> Path:
     """Build both libraries where they are not there yet; returns the kernels'. Raises `UserError` where that cannot be.
+    In one process it is always the same library, whatever happens to the sources meanwhile.
 
     Nothing need be set before ``import mindspore``, and it does not matter what has run before: the pass makes each
     cache operator a call of MindSpore's own primitive ``Custom``, which names our library and its function.
@@ -57,7 +59,7 @@ def register(target: Target) -> None:
     import mindspore.graph as graph
 
     if target == "cpu":
-        use_kernels(build_kernels())
+        use_kernels(prepare())
     kind = graph.CustomPassType.FULL_GRAPH
     if not graph.register_custom_pass(PASS, str(build_pass()), target, kind):
         raise UserError("MindSpore did not take our compiler pass; its own log says why")
