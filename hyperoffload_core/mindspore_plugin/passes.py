@@ -48,8 +48,13 @@ def prepare() -> Path:
     while it is set, whatever the library holds, MindSpore on CPU passes views (`mint.transpose`, `chunk`, `split`,
     `select` and the like) to its own kernels as if they were contiguous, so plain models compute wrong results.
     """
-    build_pass()
+    _pass_path()
     return build_kernels()
+
+
+@cache
+def _pass_path() -> Path:
+    return build_pass()
 
 
 @cache
@@ -61,7 +66,7 @@ def register(target: Target) -> None:
     if target == "cpu":
         use_kernels(prepare())
     kind = graph.CustomPassType.FULL_GRAPH
-    if not graph.register_custom_pass(PASS, str(build_pass()), target, kind):
+    if not graph.register_custom_pass(PASS, str(_pass_path()), target, kind):
         raise UserError("MindSpore did not take our compiler pass; its own log says why")
 
 
@@ -107,7 +112,7 @@ def _library() -> ctypes.CDLL:
     """The library MindSpore loads too: one copy in the process, so what is set here is what the pass sees."""
     import mindspore  # noqa: F401  (its libraries first)
 
-    library = ctypes.CDLL(str(build_pass()))
+    library = ctypes.CDLL(str(_pass_path()))
     library.hyperoffload_pass_set_plan.argtypes = [ctypes.c_char_p]
     library.hyperoffload_pass_set_plan.restype = None
     library.hyperoffload_pass_set_kernels.argtypes = [ctypes.c_char_p]
