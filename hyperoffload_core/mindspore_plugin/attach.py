@@ -86,6 +86,7 @@ class Attached:
     chain: Chain | None = None
     detached: bool = False
     replaced: dict[str, Any] = field(default_factory=dict)
+    live: LiveGraph | None = None
     _others: bool = False
     _events: list[NDArray[np.void]] = field(default_factory=list)
 
@@ -143,7 +144,7 @@ class Attached:
     def _insert(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         if kwargs:
             raise AttachError(f"{self.name} takes {next(iter(kwargs))!r} by name only, which a schedule does not cover")
-        live = live_graph(self.cell, args, self.schedule.graph.name)
+        live = self.live or live_graph(self.cell, args, self.schedule.graph.name)
         _forget_compiled(self.cell)
         refuse_other_graph(live.graph, self.schedule.graph.original)
         roots = tensor_roots(live)
@@ -237,12 +238,14 @@ def attach(
     paced: bool = True,
     marks: bool = False,
     random_delay_ns: int = 0,
+    live: LiveGraph | None = None,
 ) -> Attached:
     """Run a cell, or a function as `mindspore.jit` takes it, in graph mode under ``schedule`` from its next call on.
 
     A cell may be called as before; a function, which nothing can be put into, is called by what this returns. The pool
     is shared memory, or a file without a name in ``pool_folder``. ``paced`` holds copies back to the links of the
-    schedule's hardware; ``marks`` records when every op ran. Raises `UserError` kinds where MindSpore's mode, version
+    schedule's hardware; ``marks`` records when every op ran; ``live`` is the graph for the same inputs where it is
+    known, which saves a compile. Raises `UserError` kinds where MindSpore's mode, version
     or the compiler does not fit; the next call raises `AttachError` where the graph is another one than the schedule's.
     """
     if (there := _attached(target)) is not None:
@@ -252,7 +255,7 @@ def attach(
         raise AttachError("the schedule needs graph mode; call mindspore.set_context(mode=mindspore.GRAPH_MODE) before")
     kernels = load_kernels(passes.prepare())
     passes.register("cpu")
-    attached = Attached(target, cell, schedule, kernels, pool_folder, paced, marks, random_delay_ns)
+    attached = Attached(target, cell, schedule, kernels, pool_folder, paced, marks, random_delay_ns, live=live)
     _forget_compiled(cell)
     attached.replaced = {name: vars(cell)[name] for name in _REPLACED if name in vars(cell)}
     cell.compile, cell.compile_and_run = attached.compile, attached.compile_and_run

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hyperoffload_core.capture.mindir import graph_mode
 from hyperoffload_core.capture.roles import all_parameters
 from hyperoffload_core.mindspore_plugin.attach import Attached, attach, detach
+from hyperoffload_core.mindspore_plugin.nodes import LiveGraph
 from hyperoffload_core.mindspore_plugin.recorded import recorded_profile
 from hyperoffload_core.recording import Profile
 from hyperoffload_core.runtime.errors import ExecutionCancelledError
@@ -77,10 +78,12 @@ def run_scheduled(
     conditions: Callable[[CellRun, Attached], str],
     report: Callable[[Profile], None],
     on_step: OnStep | None = None,
+    live: LiveGraph | None = None,
 ) -> CellRun:
-    """The same under a schedule. Steps behind the first ``warm_up`` are reported as profiles of up to ``chunk_steps``.
+    """The same under a schedule; ``live`` as in `attach`.
 
-    Raises `UserError` kinds where the schedule cannot be inserted or a step fails, `ExecutionCancelledError`.
+    Steps behind the first ``warm_up`` are reported as profiles of up to ``chunk_steps``. Raises `UserError` kinds where
+    the schedule cannot be inserted or a step fails, `ExecutionCancelledError`.
     """
     before = parameter_values(cell)
     events: list[NDArray[np.void]] = []
@@ -105,7 +108,7 @@ def run_scheduled(
 
     try:
         with graph_mode():
-            attached = attach(cell, schedule, paced=paced, marks=True)
+            attached = attach(cell, schedule, paced=paced, marks=True, live=live)
             try:
                 run = _run(cell, batches, cancelled, take)
                 flush(run)
@@ -114,6 +117,10 @@ def run_scheduled(
     finally:
         put_back(cell, before)
     return run
+
+
+def tensors_of(batch: Sequence[Array]) -> list[Tensor]:
+    return [Tensor(np.ascontiguousarray(value)) for value in batch]
 
 
 def parameter_values(cell: Any) -> dict[str, Array]:
@@ -142,7 +149,7 @@ def _run(
     for number, batch in enumerate(batches):
         if cancelled():
             raise ExecutionCancelledError("the run was cancelled")
-        inputs = [Tensor(np.ascontiguousarray(value)) for value in batch]
+        inputs = tensors_of(batch)
         _forget_peak()
         began_ns = perf_counter_ns()
         returned = cell(*inputs)
