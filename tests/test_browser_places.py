@@ -7,7 +7,7 @@ import re
 
 import pytest
 from browsing import Served, picture
-from playwright.sync_api import FloatRect, Page, expect
+from playwright.sync_api import FloatRect, Page, Request, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.mindspore]
 
@@ -116,3 +116,34 @@ def test_all_charts_show_one_window_and_a_pick_leads_through_the_graph(page: Pag
     page.wait_for_url(re.compile(r"/graph/2\?layer="))
     expect(page.locator(".graph-box.op").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+def test_the_timeline_comes_first_and_only_what_is_seen_is_drawn(page: Page, served: Served) -> None:
+    asked: list[str] = []
+
+    def note(request: Request) -> None:
+        if "_dash-update-component" in request.url:
+            asked.append(request.post_data_json["output"])
+
+    page.on("request", note)
+    page.goto(f"{served.address}/run/2")
+    expect(page.locator("#run-alive-body .group").first).to_be_visible()
+    assert "_pages_content" in asked[0]
+    assert "run-rest" in asked[1]
+
+    drawn = "name => document.querySelector(`#${name} .js-plotly-plot`).data.length"
+    assert page.evaluate(drawn, "addresses-chart") == 0
+    page.locator("#addresses-chart").scroll_into_view_if_needed()
+    page.wait_for_function(f"({drawn})('addresses-chart') > 0")
+
+    page.evaluate("scrollTo(0, 0)")
+    page.wait_for_load_state("networkidle")
+    page.evaluate(
+        "() => { window.drawn = []; const react = Plotly.react; Plotly.react = function (chart) { "
+        "window.drawn.push(chart.closest('.dash-graph').id); return react.apply(this, arguments); }; }"
+    )
+    page.keyboard.press("w")
+    page.wait_for_function("drawn.length > 0 && location.search.includes('window=')")
+    page.wait_for_load_state("networkidle")
+    # Once for the server's answer; neither for what the browser itself has shown, nor where nobody looks.
+    assert page.evaluate("drawn") == ["run-timeline"]
