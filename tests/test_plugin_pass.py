@@ -354,3 +354,21 @@ def test_a_dump_folder_that_cannot_be_is_said(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("HYPEROFFLOAD_DUMP", str(tmp_path / "file"))
     with pytest.raises(UserError, match=r"HYPEROFFLOAD_DUMP names .*file"):
         passes.set_plan("")
+
+
+class Renamed(nn.Cell):
+    """Exported, its input is called y; compiled to be run, x."""
+
+    def construct(self, x):
+        y = x
+        for _ in range(2):
+            y = ops.relu(y * x)
+        return y
+
+
+def test_inputs_are_matched_by_what_takes_them_whatever_a_compile_calls_them() -> None:
+    plan = plan_of(Renamed)
+    ref = plan.nodes[0].inputs[0]
+    edits = (NewNode(0, "Depend", (ref, ref), f"like {ref}"), SetInput(0, 0, "x0"))
+    assert same_as_plain(Renamed, plan_text(replace(plan, edits=edits)))
+    assert passes.report() == passes.Applied(1, 1)

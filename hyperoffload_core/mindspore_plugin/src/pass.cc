@@ -78,7 +78,7 @@ Match matched(const Plan &plan, const mindspore::FuncGraphPtr &graph, const std:
   }
   names[calls.back().get()] = "n" + std::to_string(found.calls.size());
   dump.write("before", listing(graph, names));  // the same nodes, now as the plan numbers them
-  check_edits(plan, found, text.parameters);
+  check_edits(plan, found, text);
   return found;
 }
 

@@ -48,7 +48,11 @@ void check_ref(const Edit &edit, const std::string &ref, const Names &values) {
 }
 
 // Every value an edit may refer to. A name that two parameters share is none.
-Names values_of(const Plan &plan, const std::vector<std::string> &parameters) {
+Names values_of(const Plan &plan, const Match &match, const GraphText &graph) {
+  std::vector<std::string> parameters = graph.weights;
+  for (const auto &[name, in_graph] : match.arguments) {
+    parameters.push_back(name);
+  }
   Names values;
   Names twice;
   for (const std::string &name : parameters) {
@@ -150,9 +154,9 @@ Names reached(const Plan &plan, const Inputs &inputs, const std::string &result)
 
 }  // namespace
 
-void check_edits(const Plan &plan, const Match &match, const std::vector<std::string> &parameters) {
+void check_edits(const Plan &plan, const Match &match, const GraphText &graph) {
   const std::string result = node_name(plan.nodes.size());
-  Names values = values_of(plan, parameters);
+  Names values = values_of(plan, match, graph);
   Inputs inputs;
   for (size_t i = 0; i < plan.nodes.size(); i++) {
     inputs[node_name(i)] = match.inputs[i];

@@ -12,7 +12,7 @@ namespace hyperoffload {
 
 // Throws Refusal with the first edit that could not be made, would close a circle, or would leave an op of the graph or
 // a new node out of what is run.
-void check_edits(const Plan &plan, const Match &match, const std::vector<std::string> &parameters);
+void check_edits(const Plan &plan, const Match &match, const GraphText &graph);
 
 }  // namespace hyperoffload
 

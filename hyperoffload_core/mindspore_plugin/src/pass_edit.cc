@@ -194,6 +194,10 @@ class Editor {
         values_["p:" + parameter->name()] = node;
       }
     }
+    const Values own = values_;
+    for (const auto &[name, in_graph] : match.arguments) {
+      values_["p:" + name] = own.at("p:" + in_graph);
+    }
     for (size_t i = 0; i < plan.nodes.size(); i++) {
       if (match.calls[i]) {
         nodes_[i] = calls[*match.calls[i]];

@@ -124,7 +124,7 @@ GraphText describe(const FuncGraphPtr &graph, const std::vector<CNodePtr> &calls
   Names names;
   for (const auto &node : graph->parameters()) {
     if (const auto parameter = std::dynamic_pointer_cast<mindspore::Parameter>(node)) {
-      text.parameters.push_back(parameter->name());
+      (parameter->has_default() ? text.weights : text.inputs).push_back(parameter->name());
     }
   }
   for (const auto &call : calls) {

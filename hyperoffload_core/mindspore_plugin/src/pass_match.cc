@@ -21,6 +21,10 @@ std::string shown(const std::string &primitive, const std::string &result) {
 // A parameter, an input of the graph or a constant.
 std::string shown_ref(const std::string &ref) { return ref.rfind("p:", 0) == 0 ? ref.substr(2) : "a constant"; }
 
+bool contains(const std::vector<std::string> &names, const std::string &name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 // Walks both graphs from their results to what those are made of. The order in which a graph lists its nodes says
 // nothing: it depends on edges that an exported graph has and one that is to be run has not.
 class Walk {
@@ -92,11 +96,24 @@ class Walk {
       pair(*node, 0, plan_.nodes[*node].inputs[0], ref);
     } else if (node && call) {
       pair_calls(user, position, *node, *call);
-    } else if (ref != expected && !(expected.empty() && is_constant(ref))) {
+    } else if (!same_parameter(expected, ref) && !(expected.empty() && is_constant(ref))) {
       const std::string is = call ? shown(graph_.nodes[*call].primitive, graph_.nodes[*call].result) : shown_ref(ref);
       differs(user, named(user) + " has input " + std::to_string(position) + " from " + is,
               node ? shown(plan_.nodes[*node].primitive, plan_.nodes[*node].result) : shown_ref(expected));
     }
+  }
+
+  bool same_parameter(const std::string &expected, const std::string &ref) {
+    if (expected.rfind("p:", 0) != 0 || ref.rfind("p:", 0) != 0) {
+      return expected == ref;
+    }
+    const std::string name = ref.substr(2);
+    const std::string as_expected = expected.substr(2);
+    if (!contains(graph_.inputs, name) || contains(graph_.weights, as_expected)) {
+      return expected == ref;
+    }
+    const auto known = match_.arguments.emplace(as_expected, name).first;
+    return known->second == name && named_arguments_.emplace(name, as_expected).first->second == as_expected;
   }
 
   void pair_calls(size_t user, size_t position, size_t node, size_t call) {
@@ -134,6 +151,7 @@ class Walk {
   Match match_;
   std::vector<size_t> open_;
   std::map<size_t, size_t> taken_;
+  std::map<std::string, std::string> named_arguments_;
   std::map<size_t, std::string> differences_;
 };
 

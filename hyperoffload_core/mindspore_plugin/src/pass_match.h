@@ -20,8 +20,9 @@ struct GraphNode {
 };
 
 struct GraphText {
-  std::vector<GraphNode> nodes;  // in topological order; the last one is Return
-  std::vector<std::string> parameters;
+  std::vector<GraphNode> nodes;      // in topological order; the last one is Return
+  std::vector<std::string> weights;  // parameters that have a value of their own
+  std::vector<std::string> inputs;   // parameters whose value the caller gives
 };
 
 // A plan's nodes are those of an exported graph. MindSpore exports a graph after it has put copies (TensorMove) behind
@@ -30,6 +31,7 @@ struct GraphText {
 struct Match {
   std::vector<std::optional<size_t>> calls;      // for each node of the plan its call; none for a copy not there yet
   std::map<size_t, size_t> copies;               // nodes that are such copies, and the Load each stands behind
+  std::map<std::string, std::string> arguments;  // inputs of the graph by the plan's names: two compiles may differ
   std::vector<std::vector<std::string>> inputs;  // of each node of the plan, as they are in the graph
 };
 
