@@ -19,6 +19,7 @@ from app.dashboard import parts
 from app.dashboard.icons import icon, logo
 from app.dashboard.pages import PAGES
 from app.dashboard.scripts import Dashboard
+from app.dashboard.sent import unsent
 from app.dashboard.state import State
 from app.dashboard.theme import MANTINE_THEME
 from app.dashboard.views.clipping import LONGEST_SENTENCE, clipped
@@ -172,6 +173,8 @@ def _show_error(error: Exception) -> None:
         message = clipped(str(error), LONGEST_SENTENCE)
     elif isinstance(error, UnicodeEncodeError):
         message = "A text that was given holds half a character (a lone surrogate), which cannot be kept or looked up."
+    elif made_up := unsent([*dash.ctx.inputs_list, *dash.ctx.states_list]):
+        message = f"No page of this dashboard sends this: {', '.join(made_up)} cannot be read."
     else:
         _log.exception("callback failed", exc_info=error)
         message = f"A fault of the dashboard ({type(error).__name__}); the log of `hyperoffload serve` says more."
@@ -211,7 +214,8 @@ def _only_what_pages_send(app: dash.Dash) -> None:
             asked = flask.request.get_json(silent=True)
         except RecursionError:
             asked = None
-        if _called(asked) not in app.callback_map:
+        # What runs in the browser is in the map, too, but cannot be asked for.
+        if "callback" not in app.callback_map.get(_called(asked), {}):
             flask.abort(400, "No page of this dashboard sends this.")
 
     @app.server.errorhandler(dash.exceptions.DependencyException)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import dash
@@ -62,7 +61,7 @@ def register(app: dash.Dash, shared: State) -> None:
     )
     def redraw(hops: str, stages: Any, picked: str | None, kept: dict[str, Any]) -> Any:
         page = page_of(shared, kept["run"])
-        asked = replace(asked_of(kept["query"]), hops=int(hops), stages=stages, picked=node_of(picked or ""))
+        asked = asked_of(kept["query"] | {"hops": hops, "stages": stages, "picked": picked or ""})
         told = query_of(asked)
         # A pick only marks a box, which needs no other drawing.
         return dash.no_update if ctx.triggered_id == "graph-picked" else neighbourhood(page, asked), told
