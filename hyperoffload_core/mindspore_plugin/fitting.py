@@ -18,12 +18,15 @@ class AttachError(UserError):
 
 
 def refuse_other_graph(live: Graph, scheduled: Graph) -> None:
-    """Raise `AttachError` naming the first difference between the cell's graph and the one of the schedule."""
+    """Raise `AttachError` naming the first difference between the cell's graph and the one of the schedule.
+
+    Names and scopes may differ: MindSpore's depend on what else it has compiled of the same cells before.
+    """
     if live.hash == scheduled.hash:
         return
     again = "compile the schedule again for this model and these inputs"
     for ours, theirs in zip(live.ops, scheduled.ops, strict=False):
-        if (ours.primitive, ours.scope) != (theirs.primitive, theirs.scope):
+        if ours.primitive != theirs.primitive:
             raise AttachError(f"the cell's op {ours.id} is {ours.name}, the schedule's is {theirs.name}; {again}")
     if len(live.ops) != len(scheduled.ops):
         raise AttachError(f"the cell has {len(live.ops)} ops, the schedule {len(scheduled.ops)}; {again}")
@@ -33,7 +36,11 @@ def refuse_other_graph(live: Graph, scheduled: Graph) -> None:
                 f"{mine.name} is {mine.dtype}{list(mine.shape)} in the cell, {other.dtype}{list(other.shape)} in the "
                 f"schedule; {again}"
             )
-    raise AttachError(f"the cell's graph is another one than the schedule's; {again}")
+    for ours, theirs in zip(live.ops, scheduled.ops, strict=True):
+        if (ours.reads, ours.writes, ours.after) != (theirs.reads, theirs.writes, theirs.after):
+            raise AttachError(f"{ours.name} takes other tensors in the cell than in the schedule; {again}")
+    if [s.persistent for s in live.storages] != [s.persistent for s in scheduled.storages]:
+        raise AttachError(f"the cell has other parameters than the schedule; {again}")
 
 
 def movable_storages(

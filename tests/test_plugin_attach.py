@@ -1,0 +1,237 @@
+"""A schedule inside MindSpore: bit-identical steps, parameters as ever, and a way back."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import Tensor
+
+import hyperoffload as ho
+from hyperoffload_core.errors import UserError
+from hyperoffload_core.schedule import Schedule, write_schedule
+from hyperoffload_core.workloads import build_workload
+from tests.attach_models import batches, net, training, training_function
+
+pytestmark = pytest.mark.mindspore
+LIMIT, LINK = "65%", "2GB/s"
+
+
+@pytest.fixture(autouse=True)
+def graph_mode() -> Iterator[None]:
+    before = ms.get_context("mode")
+    ms.set_context(mode=ms.GRAPH_MODE)
+    yield
+    ms.set_context(mode=before)
+
+
+def compiled(step: Any, inputs: Any, limit: str = LIMIT) -> Schedule:
+    policy = ho.Policy(options={"effort": "fast"})
+    return ho.compile(step, inputs, policy=policy, limit=limit, hardware="ascend-910b", link_bandwidth=LINK)
+
+
+@cache
+def training_schedule() -> Schedule:
+    return compiled(training(), batches()[0])
+
+
+def bits(result: Any) -> bytes:
+    return b"".join(map(bits, result)) if isinstance(result, tuple | list) else result.asnumpy().tobytes()
+
+
+def run(step: Any, inputs: Sequence[Any], count: int = 3) -> list[bytes]:
+    return [bits(step(*inputs[n % len(inputs)])) for n in range(count)]
+
+
+def values(parameters: Any) -> dict[str, bytes]:
+    found: Iterable[Any] = parameters.get_parameters() if hasattr(parameters, "get_parameters") else parameters
+    return {p.name: p.asnumpy().tobytes() for p in found}
+
+
+@cache
+def plain_training(count: int = 3) -> tuple[list[bytes], dict[str, bytes]]:
+    step = training()
+    return run(step, batches(), count), values(step)
+
+
+@pytest.mark.parametrize(("name", "limit"), [("tiny", "60%"), ("tiny-prefill", "70%"), ("tiny-decode", "70%")])
+def test_results_and_parameters_are_the_same_bits_whatever_copies_take(name: str, limit: str) -> None:
+    from hyperoffload_core.mindspore_plugin.attach import attach
+
+    workload = build_workload(name)
+    expected = run(workload.cell, workload.batches, 4), values(workload.cell)
+    schedule = compiled(workload.cell, workload.inputs, limit)
+    for random_delay_ns in (0, 2_000_000):
+        workload = build_workload(name)
+        attached = attach(workload.cell, schedule, random_delay_ns=random_delay_ns)
+        assert (run(workload.cell, workload.batches, 4), values(workload.cell)) == expected
+        assert attached.session is not None and attached.session.stats().bytes_in > 0
+        ho.detach(workload.cell)
+
+
+def test_detached_it_goes_on_as_if_nothing_had_been() -> None:
+    step = training()
+    expected = plain_training(6)
+    ho.attach(step, training_schedule())
+    losses = run(step, batches())
+    moved = [p.data_ptr() for p in step.get_parameters()]
+    ho.detach(step)
+    assert [p.data_ptr() for p in step.get_parameters()] != moved, "the memory is MindSpore's again"
+    assert values(step) == plain_training()[1]
+    losses += run(step, batches())
+    assert (losses, values(step)) == expected
+    assert not {"compile", "compile_and_run"} & vars(step).keys()
+
+
+def test_a_checkpoint_saved_under_a_schedule_is_the_plain_one_and_a_loaded_one_is_taken_over(tmp_path: Path) -> None:
+    step, plain = training(), training()
+    run(plain, batches())
+    ho.attach(step, training_schedule())
+    run(step, batches())
+    for name, cell in (("plain", plain), ("attached", step)):
+        ms.save_checkpoint(cell, str(tmp_path / name))
+    saved = [ms.load_checkpoint(str(tmp_path / f"{name}.ckpt")) for name in ("plain", "attached")]
+    assert values(saved[0].values()) == values(saved[1].values())
+    run(step, batches())
+    ms.load_param_into_net(step, saved[0])
+    assert values(step) == plain_training()[1]
+    assert run(step, batches()) == run(plain, batches())
+    assert values(step) == values(plain)
+    ho.detach(step)
+
+
+def test_what_python_assigns_between_steps_counts() -> None:
+    step, plain = training(), training()
+    ho.attach(step, training_schedule())
+    for cell in (step, plain):
+        run(cell, batches(), 1)
+        for parameter in cell.network.trainable_params():
+            if parameter.ndim == 2:
+                parameter.set_data(Tensor(np.full(parameter.shape, 0.01, np.float32)))
+            else:
+                ms.ops.assign(parameter, Tensor(np.full(parameter.shape, 0.5), parameter.dtype))
+    assert run(step, batches()) == run(plain, batches())
+    assert values(step) == values(plain)
+    ho.detach(step)
+
+
+def test_several_cells_in_one_process_also_with_the_same_weights() -> None:
+    step, other, reader = training(), training(), net()
+    inference = compiled(reader, batches()[0][:1], "80%")
+    expected = bits(reader(batches()[0][0]))
+    network = step.network.backbone_network
+    for cell, schedule in ((step, training_schedule()), (other, training_schedule()), (network, inference)):
+        ho.attach(cell, schedule)
+    assert bits(network(batches()[0][0])) == expected
+    for inputs in batches():
+        assert bits(step(*inputs)) == bits(other(*inputs))
+        network(inputs[0])
+    assert (values(step), values(other)) == (plain_training()[1], plain_training()[1])
+    plain = training()
+    run(plain, batches())
+    assert bits(network(batches()[0][0])) == bits(plain.network.backbone_network(batches()[0][0]))
+    for cell in (step, other, network):
+        ho.detach(cell)
+    assert values(step) == plain_training()[1]
+
+
+def test_other_shapes_later_run_without_a_schedule_and_say_so() -> None:
+    step, plain = training(), training()
+    ho.attach(step, training_schedule())
+    (x, y), small = batches()[0], batches(8, 1)[0]
+    assert bits(step(x, y)) == bits(plain(x, y))
+    with pytest.warns(UserWarning, match=r"other inputs .*8, 96.* run without a schedule"):
+        assert bits(step(*small)) == bits(plain(*small))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert bits(step(*small)) == bits(plain(*small))
+        assert bits(step(x, y)) == bits(plain(x, y))
+    assert values(step) == values(plain)
+    ho.detach(step)
+
+
+@pytest.mark.parametrize(
+    ("step", "inputs", "said"),
+    [
+        (lambda: training(), batches(32, 1)[0], r"is .*\[32, 96\].* in the cell.*\[64, 96\].* in the schedule"),
+        (lambda: training("SGD"), batches()[0], "the schedule.s is|ops, the schedule"),
+        (lambda: net(), batches()[0][:1], "ops, the schedule|the schedule's is"),
+    ],
+    ids=["another shape", "another optimizer", "another model"],
+)
+def test_another_graph_than_the_schedules_is_refused_in_one_sentence(step: Any, inputs: Any, said: str) -> None:
+    cell = step()
+    before = values(cell)
+    ho.attach(cell, training_schedule())
+    with pytest.raises(UserError, match=said) as error:
+        cell(*inputs)
+    assert "compile the schedule again" in str(error.value) and "\n" not in str(error.value)
+    assert values(cell) == before
+    ho.detach(cell)
+    assert bits(cell(*inputs)) == bits(step()(*inputs))
+
+
+def test_a_refused_call_does_not_spoil_the_next() -> None:
+    step = training()
+    ho.attach(step, training_schedule())
+    with pytest.raises(UserError, match="compile the schedule again"):
+        step(*batches(32, 1)[0])
+    assert (run(step, batches()), values(step)) == plain_training()
+    ho.detach(step)
+
+
+@pytest.mark.parametrize("mode", [ms.GRAPH_MODE, ms.PYNATIVE_MODE], ids=["graph mode", "PyNative mode"])
+def test_a_jit_function_runs_by_what_attach_returns(mode: int) -> None:
+    ms.set_context(mode=mode)
+    function, parameters = training_function()
+    expected = run(function, batches()), values(parameters)
+    function, parameters = training_function()
+    step = ho.attach(function, compiled(function, batches()[0]))
+    x, y = batches()[2]
+    assert (run(step, batches(), 2) + [bits(step(y=y, x=x))], values(parameters)) == expected
+    assert step.session.stats().bytes_in > 0
+    assert ms.get_context("mode") == mode
+    ho.detach(function)
+    assert values(parameters) == expected[1]
+    again, others = training_function()
+    assert run(again, batches()) == expected[0]
+    assert bits(step(x, y)) == bits(again(x, y)), "what attach returned goes on as the function"
+    assert values(parameters) == values(others)
+
+
+def test_a_saved_schedule_and_a_pool_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "step.json.gz"
+    write_schedule(training_schedule(), path)
+    step = training()
+    ho.attach(step, str(path), pool_folder=tmp_path, paced=False)
+    assert (run(step, batches()), values(step)) == plain_training()
+    assert list(tmp_path.iterdir()) == [path], "the pool's file has no name"
+    ho.detach(step)
+
+
+def test_what_does_not_go_is_said_in_one_sentence() -> None:
+    step = training()
+    with pytest.raises(UserError, match="TrainOneStepCell has no schedule to detach"):
+        ho.detach(step)
+    ho.attach(step, training_schedule())
+    with pytest.raises(UserError, match="TrainOneStepCell has a schedule already"):
+        ho.attach(step, training_schedule())
+    ho.detach(step)
+    with pytest.raises(UserError, match="a cell or a function can be given, not an int"):
+        ho.attach(3, training_schedule())
+    with pytest.raises(UserError, match="needs its inputs"):
+        ho.compile(step)
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    with pytest.raises(UserError, match="needs graph mode; call mindspore.set_context"):
+        ho.attach(step, training_schedule())
+    function, _ = training_function()
+    attached = ho.attach(function, training_schedule())
+    with pytest.raises(UserError, match="step cannot be called like this: missing a required argument: 'y'"):
+        attached(batches()[0][0])
+    ho.detach(attached)
