@@ -3,8 +3,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cinttypes>
 #include <cstddef>
+#include <cstdio>
+#include <fstream>
+#include <mutex>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "failure.h"
 
@@ -32,6 +38,25 @@ int64_t page_bytes() {
 }
 
 int64_t whole_pages(int64_t bytes) { return (bytes + page_bytes() - 1) / page_bytes() * page_bytes(); }
+
+void prefer_huge_pages(const void *address) {
+  static std::mutex mutex;
+  static std::set<std::pair<uint64_t, uint64_t>> done;
+  const auto wanted = reinterpret_cast<uint64_t>(address);
+  const std::lock_guard<std::mutex> lock(mutex);
+  for (const auto &[begin, end] : done)
+    if (begin <= wanted && wanted < end) return;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64, &begin, &end) != 2 || wanted < begin || end <= wanted)
+      continue;
+    madvise(reinterpret_cast<void *>(begin), end - begin, MADV_HUGEPAGE);
+    done.emplace(begin, end);
+    return;
+  }
+}
 
 void release_pages(void *address, int64_t bytes) {
   const auto begin = reinterpret_cast<int64_t>(address);

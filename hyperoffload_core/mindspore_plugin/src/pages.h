@@ -9,6 +9,9 @@ namespace hyperoffload {
 int64_t page_bytes();
 int64_t whole_pages(int64_t bytes);  // rounded up
 
+// Asks for huge pages in the whole mapping around an address: what gives pages back pays less when it uses them again.
+void prefer_huge_pages(const void *address);
+
 // Gives the whole pages inside [address, address + bytes) back to the system; their contents are lost.
 void release_pages(void *address, int64_t bytes);
 

@@ -182,6 +182,7 @@ void Session::done(int64_t index, char *tensor) {
 
 void Session::release(int64_t index, char *tensor, int64_t bytes) {
   const int64_t start_ns = now_ns();
+  prefer_huge_pages(tensor);
   release_pages(tensor, bytes);
   events_.add({step_, index, ho_release, start_ns, start_ns, now_ns(), 0});
 }
