@@ -37,6 +37,26 @@ def test_a_region_keeps_address_and_contents_wherever_it_is(open_steps: Callable
     assert region.memory.ctypes.data == address
 
 
+def test_who_reads_a_region_while_it_moves_reads_its_contents(open_steps: Callable[..., Steps]) -> None:
+    """An op may read what a Store still copies; only writers wait for it."""
+    steps = open_steps()
+    region = steps.session.region(3 * MB, 0)
+    region.memory[:] = 7
+    for kind, index in (("store", 1), ("prefetch", 2), ("detach", 3), ("prefetch", 4)):
+        steps.session.region_command(index, kind, region)  # type: ignore[arg-type]
+    for index in (2, 3, 4):
+        steps.session.command_after(index, [index - 1])
+    for _ in range(20):
+        steps.begin()
+        steps.store(1)
+        steps.prefetch(2)
+        steps.detach(3)
+        steps.prefetch(4)
+        for _ in range(60):
+            assert region.memory[::PAGE].min() == 7
+        steps.end()
+
+
 def test_what_is_written_while_a_region_is_in_the_pool_is_there_when_it_comes_back(
     open_steps: Callable[..., Steps],
 ) -> None:
