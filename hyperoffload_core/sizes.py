@@ -23,6 +23,10 @@ class SizeError(UserError):
     """A text that is no size, rate or share."""
 
 
+class OutOfRangeError(SizeError):
+    """A size, rate, share or time that is written well and is too small or too large."""
+
+
 def parse_bytes(text: str, whole_bytes: int | None = None) -> int:
     """``"48GiB"``, ``"500 MB"``, ``"1024"`` (bytes); with ``whole_bytes`` also a share of it: ``"60%"``.
 
@@ -39,7 +43,7 @@ def parse_bytes(text: str, whole_bytes: int | None = None) -> int:
         raise SizeError(f"{text!r} is not a size; write a number with a unit, such as 48GiB or 500MB")
     size = int(Decimal(match[1]) * factor)
     if not 1 <= size < 2**62:
-        raise SizeError(f"{text!r} is out of range; a size lies between 1 byte and 4 EiB")
+        raise OutOfRangeError(f"{text!r} is out of range; a size lies between 1 byte and 4096 PiB")
     return size
 
 
@@ -48,8 +52,10 @@ def parse_percent(text: str) -> float | None:
     if not text.rstrip().endswith("%"):
         return None
     match = _NUMBER.fullmatch(text)
-    if match is None or match[2] != "%" or not 0 < float(match[1]) <= 1000:
+    if match is None or match[2] != "%":
         raise SizeError(f"{text!r} is not a share; write a percentage above 0, such as 60%")
+    if not 0 < float(match[1]) <= 1000:
+        raise OutOfRangeError(f"{text!r} is out of range; a share lies above 0% and is at most 1000%")
     return float(match[1]) / 100
 
 
@@ -62,6 +68,8 @@ def parse_rate(text: str) -> int | None:
         raise SizeError(f"{text!r} is not a rate; write a size per second, such as 2GB/s, or unlimited")
     try:
         return parse_bytes(stripped.removesuffix("/s"))
+    except OutOfRangeError as error:
+        raise OutOfRangeError(f"{text!r} is out of range; a rate lies between 1 B/s and 4096 PiB/s") from error
     except SizeError as error:
         raise SizeError(f"{text!r} is not a rate; write a size per second, such as 2GB/s, or unlimited") from error
 
@@ -69,9 +77,11 @@ def parse_rate(text: str) -> int | None:
 def parse_ns(text: str) -> int:
     """``"5ms"``, ``"200 us"``, ``"1.5s"`` as nanoseconds. Raises `SizeError`."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(ns|us|µs|ms|s)", text.strip())
-    value = round(float(match[1]) * _NANOSECONDS[match[2]]) if match else 0
-    if not 0 < value < 2**62:
+    value = round(Decimal(match[1]) * _NANOSECONDS[match[2]]) if match else 0
+    if value <= 0:
         raise SizeError(f"{text!r} is no time; write a number above 0 with ns, us, ms or s, such as 5ms")
+    if value >= 2**62:
+        raise OutOfRangeError(f"{text!r} is out of range; a time is at most a hundred years")
     return value
 
 

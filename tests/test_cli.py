@@ -69,6 +69,9 @@ def test_the_readme_names_every_command_and_only_files_that_are_there() -> None:
     [
         (["hardware", "h101"], "no hardware is called 'h101'"),
         (["run", "tiny", "--limit", "5x"], "--limit '5x' is neither a size nor a share"),
+        (["run", "tiny", "--limit", "99999999999999TiB"], "--limit '99999999999999TiB' is out of range; a size lies"),
+        (["run", "tiny", "--limit", "5000%"], "--limit '5000%' is out of range; a share lies above 0%"),
+        (["run", "tiny", "--link-bandwidth", "0B/s"], "'0B/s' is out of range; a rate lies between"),
         (["run", "tiny", "--link-bandwidth", "5GB"], "'5GB' is not a rate"),
         (["run", "tiny", "--policy", "none.toml"], "none.toml: the file cannot be read"),
         (["run", "tiny", "--option", "x"], "--option 'x' is not KEY=VALUE"),

@@ -1,13 +1,18 @@
+import re
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperoffload_core.sizes import (
+    OutOfRangeError,
     SizeError,
     format_bytes,
     format_ns,
     format_rate,
     parse_bytes,
+    parse_ns,
     parse_percent,
     parse_rate,
 )
@@ -47,6 +52,21 @@ def test_a_rate_is_a_size_per_second() -> None:
         parse_rate("2GB")
     with pytest.raises(SizeError, match="'fast/s'"):
         parse_rate("fast/s")
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "range_of"),
+    [
+        (parse_bytes, "99999999999999TiB", "a size lies between 1 byte and 4096 PiB"),
+        (parse_bytes, "0", "a size lies between"),
+        (parse_percent, "5000%", "a share lies above 0% and is at most 1000%"),
+        (parse_rate, "9e30GB/s", "a rate lies between 1 B/s and 4096 PiB/s"),
+        (parse_ns, "99999999999s", "a time is at most a hundred years"),
+    ],
+)
+def test_what_is_too_small_or_too_large_says_the_range(read: Callable[[str], object], text: str, range_of: str) -> None:
+    with pytest.raises(OutOfRangeError, match=f"^'{re.escape(text)}' is out of range; {range_of}"):
+        read(text)
 
 
 @given(st.integers(1, 2**61))

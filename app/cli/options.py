@@ -9,6 +9,7 @@ import typer
 
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.policy import Policy, policy_from_document, policy_to_document, read_policy
+from hyperoffload_core.sizes import OutOfRangeError, SizeError, parse_bytes, parse_percent
 
 Database = Annotated[
     Path,
@@ -86,8 +87,11 @@ def policy_from_options(
 
 def _check_limit(limit: str) -> None:
     try:
-        Policy(memory_limit=limit)
-    except ValueError as error:
+        if limit.strip().lower() != "none" and parse_percent(limit) is None:
+            parse_bytes(limit)
+    except OutOfRangeError as error:
+        raise OptionError(f"--limit {error}") from error
+    except SizeError as error:
         raise OptionError(f"--limit {limit!r} is neither a size nor a share; write 48GiB or 60%") from error
 
 
