@@ -14,7 +14,7 @@
 #define HO_EXPORT extern "C" __attribute__((visibility("default")))
 
 enum ho_kind : int64_t {
-  ho_store = 1,     // device to pool; the device copy is freed when done
+  ho_store = 1,     // device to pool; the device copy of a region is freed when done, a tensor's by a Release
   ho_prefetch = 2,  // pool to device
   ho_detach = 3,    // free the device copy of a region; the pool has a valid one
   ho_release = 4,   // give back the pages of a dead tensor
