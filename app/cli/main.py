@@ -19,6 +19,7 @@ from app.cli.emit import emit
 from app.cli.explain import explain
 from app.cli.export import export
 from app.cli.hardware import hardware
+from app.cli.help import Group, in_one_style
 from app.cli.pack import pack
 from app.cli.policies import policies
 from app.cli.run import run as run_command
@@ -33,6 +34,7 @@ from hyperoffload_core.errors import UserError
 
 cli = typer.Typer(
     name="hyperoffload",
+    cls=Group,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -62,8 +64,8 @@ cli.command("run", rich_help_panel=_OWN)(run_command)
 cli.command(rich_help_panel=_OWN)(simulate)
 cli.command(rich_help_panel=_OWN)(emit)
 cli.command(rich_help_panel=_OWN)(pack)
-cli.add_typer(runs, name="runs", rich_help_panel=_LOOK)
-cli.add_typer(policies, name="policies", rich_help_panel=_LOOK)
+cli.add_typer(runs, name="runs", cls=Group, rich_help_panel=_LOOK)
+cli.add_typer(policies, name="policies", cls=Group, rich_help_panel=_LOOK)
 cli.command(rich_help_panel=_LOOK)(sql)
 cli.command(rich_help_panel=_LOOK)(explain)
 cli.command(rich_help_panel=_LOOK)(compare)
@@ -72,6 +74,7 @@ cli.command(rich_help_panel="What there is")(hardware)
 cli.command(rich_help_panel="What there is")(strategies)
 cli.command(hidden=True)(work)
 cli.command(hidden=True)(answer)
+in_one_style(cli, runs, policies)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
