@@ -7,10 +7,10 @@ and never forgets one. Without a plan this one does nothing. What was found of M
   optimizer, and what one `mindspore.jit` function calls of another. A cell in graph mode, a `jit` function in either
   mode and an export are each a compile; a shape not met before is another one; a cell in PyNative mode is none.
 - Loops, branches and `lazy_inline` cells leave calls of functions in the graph, which no captured graph has, so a plan
-  never fits one (and MindSpore does not run `lazy_inline` on CPU). `recompute` changes scopes only, to ``recompute_...``.
+  never fits one (and MindSpore does not run `lazy_inline` on CPU). `recompute` changes scopes only: ``recompute_...``.
 - The graph comes before MindSpore's OrderEnforce: an export of it has more edges and more copies (`pass_match.h`).
-- A new node costs 3 us of a step where it only orders (Depend), 15 us where it is a call of our library. The pass itself
-  took 0.8 s for 5,600 nodes and as many new ones, where MindSpore compiled for 20 s (busy machine, two cores).
+- A new node costs 3 us of a step where it only orders (Depend), 15 us where it is a call of our library. The pass took
+  0.8 s for 5,600 nodes and as many new ones, where MindSpore compiled for 20 s (busy machine, two cores).
 """
 
 from __future__ import annotations
