@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,10 +13,10 @@ from hyperoffload_core.cost import Durations
 from hyperoffload_core.ir import Graph
 from hyperoffload_core.policy import Policy
 from hyperoffload_core.schedule import Schedule, Transfer
-from hyperoffload_core.strategies import deepcompile, functorch, resolve_options
+from hyperoffload_core.strategies import StrategyError, deepcompile, find_strategy, functorch, resolve_options
 from hyperoffload_core.strategies.base import OptionValue, Request
 from hyperoffload_core.strategies.saved import Saved, backward_begin, saved_activations
-from tests.graphs import TINY, GraphBuilder, training
+from tests.graphs import TINY, GraphBuilder, chain, training
 
 # training(3): forward 0 1 2, loss 3, backward 4 (layer 2) 5 (layer 1) 6 (layer 0), updates 7 8 9.
 # a0 is used forward by 0 and 1, backward by 5; a1 by 1 and 2, then 4; a2 by 2 and 3 only; x is an input.
@@ -45,6 +46,38 @@ def moves(schedule: Schedule, storage: str) -> tuple[Transfer, Transfer]:
 
 def moved(schedule: Schedule) -> set[str]:
     return {schedule.graph.storages[t.storage].name for t in schedule.transfers}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options", "limit", "says"),
+    [
+        ("deepcompile", {}, "50%", r"no floating-point .* at least 5\.00 MiB \(offload_act_min_size_mb\)"),
+        ("deepcompile", {"offload_act_min_size_mb": 0}, "1000%", r"every activation fits above the floor"),
+        ("hyper-parallel", {}, "50%", r"within their budget of 1\.00 GiB \(max_resident_activation_mb\)"),
+    ],
+)
+def test_a_threshold_that_lets_nothing_move_is_named(
+    strategy: str, options: dict[str, OptionValue], limit: str, says: str
+) -> None:
+    schedule = compiled(training(3), strategy, options, limit)
+    assert not schedule.transfers
+    (note,) = [n for n in schedule.notes if n.startswith("nothing moves")]
+    assert re.search(says, note)
+
+
+def test_a_step_that_saves_nothing_says_so() -> None:
+    schedule = compiled(chain(3), "functorch")
+    assert any(note.startswith("nothing moves: no activation") for note in schedule.notes)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "option", "most"),
+    [("mindspore-window", "buffer_percent", 100), ("deepcompile", "offload_act_margin", 1)],
+)
+def test_a_share_is_at_most_all(strategy: str, option: str, most: int) -> None:
+    assert resolve_options(find_strategy(strategy), {option: most})[option] == most
+    with pytest.raises(StrategyError, match=f"it is at most {most}"):
+        resolve_options(find_strategy(strategy), {option: most + 1})
 
 
 def test_saved_activations_are_those_used_before_and_in_the_backward_pass() -> None:

@@ -99,4 +99,6 @@ def resolve_options(strategy: Strategy, given: Mapping[str, OptionValue]) -> dic
             )
         if option.minimum is not None and not isinstance(value, str) and value < option.minimum:
             raise StrategyError(f"option {name!r} of {strategy.name!r} is {value}; it is at least {option.minimum:g}")
+        if option.maximum is not None and not isinstance(value, str) and value > option.maximum:
+            raise StrategyError(f"option {name!r} of {strategy.name!r} is {value}; it is at most {option.maximum:g}")
     return {o.name: given.get(o.name, o.default) for o in strategy.options}

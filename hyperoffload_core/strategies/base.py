@@ -32,6 +32,7 @@ class Option:
     help: str
     choices: tuple[str, ...] = ()
     minimum: float | None = None
+    maximum: float | None = None
 
 
 def _silent(fraction: float, words: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from hyperoffload_core.ir import Graph
 from hyperoffload_core.passes.directives import Leave, plan_of_leaves
 from hyperoffload_core.passes.order import captured_order
 from hyperoffload_core.passes.plan import Plan
+from hyperoffload_core.sizes import format_bytes
 from hyperoffload_core.strategies.base import Option, Request, Strategy
 from hyperoffload_core.strategies.saved import Saved, backward_begin, saved_activations
 
@@ -59,7 +61,18 @@ def plan(request: Request) -> Plan:
         Leave(s.storage, s.gap, s.last_forward, s.last_forward + 1, issue)
         for s, issue in zip(moved, issues, strict=True)
     ]
-    return plan_of_leaves(graph, order, request.durations_ns, request.hardware, leaves)
+    found = plan_of_leaves(graph, order, request.durations_ns, request.hardware, leaves)
+    if leaves:
+        return found
+    if candidates:
+        note = f"nothing moves: every activation fits above the floor in the budget of {format_bytes(budget)}"
+    else:
+        smallest = format_bytes(int(least))
+        note = (
+            "nothing moves: no floating-point activation that is saved for the backward pass has at least "
+            f"{smallest} (offload_act_min_size_mb)"
+        )
+    return replace(found, notes=(note,))
 
 
 def live_without(graph: Graph, resident: NDArray[np.int64], moved: Sequence[Saved]) -> NDArray[np.int64]:
@@ -117,7 +130,7 @@ STRATEGY = Strategy(
     source="DeepSpeed, deepspeed/compile/passes/offload_activation.py; DeepCompile, arXiv 2504.09983.",
     plan=plan,
     options=(
-        Option("offload_act_margin", 0.1, "Share of the memory limit that is left alone.", minimum=0),
+        Option("offload_act_margin", 0.1, "Share of the memory limit that is left alone.", minimum=0, maximum=1),
         Option("offload_act_budget_gb", 0.0, "Memory to plan for in GB; 0: the limit less the margin.", minimum=0),
         Option("offload_act_min_size_mb", 5.0, "Smaller activations (MiB) stay.", minimum=0),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hyperoffload_core.analysis.lifetimes import uses_in_order
 from hyperoffload_core.ir import Graph
@@ -54,7 +54,9 @@ def plan(request: Request) -> Plan:
         # end in order, so waiting for the last one is waiting for all.
         wait = s.last_forward + 1 if not sink else begin if number == len(moved) - 1 else None
         leaves.append(Leave(s.storage, s.gap, s.last_forward, wait, issue))
-    return plan_of_leaves(graph, order, request.durations_ns, request.hardware, leaves)
+    found = plan_of_leaves(graph, order, request.durations_ns, request.hardware, leaves)
+    note = "nothing moves: no activation that may leave is saved for the backward pass"
+    return found if leaves else replace(found, notes=(note,))
 
 
 def compute_ns(graph: Graph, order: Sequence[int], durations_ns: Sequence[int]) -> list[int]:

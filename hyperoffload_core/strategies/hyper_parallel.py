@@ -26,6 +26,7 @@ from itertools import pairwise
 import numpy as np
 
 from hyperoffload_core.analysis.lifetimes import Uses, uses_in_order
+from hyperoffload_core.analysis.liveness import live_peak_bytes
 from hyperoffload_core.ir import Graph
 from hyperoffload_core.passes.directives import Leave, plan_of_leaves
 from hyperoffload_core.passes.plan import Plan
@@ -67,6 +68,11 @@ def plan(request: Request) -> Plan:
     if peak_bytes > budget_bytes:
         over = format_bytes(peak_bytes - budget_bytes)
         notes.append(f"activations stay {over} over their budget of {format_bytes(budget_bytes)}, which is no error")
+    elif not taken and live_peak_bytes(graph) > request.limit_bytes:
+        notes.append(
+            f"nothing moves: activations need at most {format_bytes(peak_bytes)}, which is within their budget of "
+            f"{format_bytes(budget_bytes)} (max_resident_activation_mb)"
+        )
     notes += _host_notes(uses, taken, options["max_offload_activation_mb"] * _MIB)
     return replace(found, notes=tuple(notes))
 

@@ -223,6 +223,6 @@ STRATEGY = Strategy(
     options=(
         Option("max_size", 0, "Limit in bytes, as runtime.set_memory sets it; 0: the policy's limit.", minimum=0),
         Option("horizon", 1, "How many ops ahead values are loaded.", minimum=1),
-        Option("buffer_percent", 10, "Share of the limit that is kept free behind every op.", minimum=0),
+        Option("buffer_percent", 10, "Share of the limit that is kept free behind every op.", minimum=0, maximum=100),
     ),
 )

@@ -270,6 +270,7 @@ def _option_field(option: Option, value: Any, error: str | None) -> Any:
     return dmc.NumberInput(
         id=identity,
         min=option.minimum,
+        max=option.maximum,
         allowDecimal=not whole,
         thousandSeparator=" ",
         clampBehavior="none",
