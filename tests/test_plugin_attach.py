@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -194,7 +195,7 @@ def test_a_jit_function_runs_by_what_attach_returns(mode: int) -> None:
     function, parameters = training_function()
     step = ho.attach(function, compiled(function, batches()[0]))
     x, y = batches()[2]
-    assert (run(step, batches(), 2) + [bits(step(y=y, x=x))], values(parameters)) == expected
+    assert ([*run(step, batches(), 2), bits(step(y=y, x=x))], values(parameters)) == expected
     assert step.session.stats().bytes_in > 0
     assert ms.get_context("mode") == mode
     ho.detach(function)
@@ -228,10 +229,34 @@ def test_what_does_not_go_is_said_in_one_sentence() -> None:
     with pytest.raises(UserError, match="needs its inputs"):
         ho.compile(step)
     ms.set_context(mode=ms.PYNATIVE_MODE)
-    with pytest.raises(UserError, match="needs graph mode; call mindspore.set_context"):
+    with pytest.raises(UserError, match="needs graph mode; call"):
         ho.attach(step, training_schedule())
     function, _ = training_function()
     attached = ho.attach(function, training_schedule())
     with pytest.raises(UserError, match="step cannot be called like this: missing a required argument: 'y'"):
         attached(batches()[0][0])
     ho.detach(attached)
+
+
+def test_a_failed_step_is_one_sentence_and_the_next_call_runs_under_the_schedule_again() -> None:
+    from hyperoffload_core.mindspore_plugin.attach import AttachError, attach
+
+    losses, parameters = plain_training()
+    step = training()
+    before = values(step)
+    attached = attach(step, training_schedule(), random_delay_ns=50_000_000)
+    step.compile(*batches()[0])
+    assert attached.session is not None
+    stopper = threading.Timer(0.1, attached.session.abandon)
+    stopper.start()
+    with pytest.raises(AttachError, match="the step stopped: "):
+        for _ in range(20):
+            step(*batches()[0])
+    stopper.join()
+    for parameter in step.get_parameters():
+        parameter.set_data(
+            Tensor(np.frombuffer(before[parameter.name], parameter.asnumpy().dtype).reshape(parameter.shape))
+        )
+    assert attached.session is None
+    assert (run(step, batches()), values(step)) == (losses, parameters)
+    ho.detach(step)

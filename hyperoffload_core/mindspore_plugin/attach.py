@@ -131,9 +131,12 @@ class Attached:
         self.cell.phase_cache.clear()
         try:
             return type(self.cell).compile_and_run(self.cell, *args, **kwargs)
-        except Exception as error:
+        except BaseException as error:
             said = self.session.abandon()
-            if said:
+            # MindSpore never runs a compiled graph again once a step of it has failed; the next call compiles anew.
+            self.release()
+            _forget_compiled(self.cell)
+            if said and isinstance(error, Exception):
                 raise AttachError(f"the step stopped: {said}") from error
             raise
 
