@@ -150,14 +150,14 @@ class Editor:
     # Ops.
 
     def _run(self, op: int) -> None:
-        n = self.live.op_nodes[self.schedule.graph.origins[op]]
-        if n < 0 or n in self.done_nodes:
-            return
         if self.schedule.graph.ops[op].recompute_of is not None:
             raise InsertionError(
                 f"the schedule runs {self.schedule.graph.ops[op].name} a second time, which MindSpore's graph mode is "
                 "not made to do here; compile without recomputation"
             )
+        n = self.live.op_nodes[self.schedule.graph.origins[op]]
+        if n < 0 or n in self.done_nodes:
+            return
         self.done_nodes.add(n)
         self.position += 1
         node = self.live.nodes[n]
