@@ -23,6 +23,20 @@ std::string primitive_of(const CNodePtr &call) {
   return primitive == nullptr ? "" : primitive->name();
 }
 
+// As primitive_of; of a function that is called through the primitive Custom its name: "library.so:HyperStore".
+std::string shown_primitive(const CNodePtr &call) {
+  const std::string name = primitive_of(call);
+  if (name != "Custom") {
+    return name;
+  }
+  const auto attribute = mindspore::GetValueNode<mindspore::PrimitivePtr>(call->input(0))->GetAttr("func_name");
+  if (attribute == nullptr || !attribute->isa<mindspore::StringImm>()) {
+    return name;
+  }
+  const std::string function = mindspore::GetValue<std::string>(attribute);
+  return function.substr(function.rfind(':') + 1);
+}
+
 // MindSpore ends a call's name with "-opN", and counts N anew with each compile.
 std::string scope_of(const CNodePtr &call) {
   const std::string name = call->fullname_with_scope();
@@ -138,7 +152,7 @@ std::string listing(const FuncGraphPtr &graph, const Names &names) {
   std::string text;
   for (const auto &call : calls_of(graph)) {
     const std::string result = result_type(call->abstract());
-    text += ref_of(call, names) + " = " + primitive_of(call) + "(" + joined(refs_of(call, names)) + ") " +
+    text += ref_of(call, names) + " = " + shown_primitive(call) + "(" + joined(refs_of(call, names)) + ") " +
             (result.empty() ? "" : result + " ") + scope_of(call) + "\n";
   }
   return text;
