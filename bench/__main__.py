@@ -50,6 +50,14 @@ SECTIONS = (
         "instructions alone, as a noisy machine moves whole steps by more than they take.",
     ),
     Section(
+        "Inside MindSpore: graph mode under a schedule, measured",
+        "bench.graph_mode",
+        "MindSpore's own graph mode, plain and with a schedule attached, each in a fresh process, copies paced to "
+        "1 GB/s each way, the pool in a file. *Predicted* is the live peak without offload less that of the schedule; "
+        "*every op recorded* is what marks behind all ops add to the step. On this machine copies take the cores that "
+        "compute, so a transfer that hides behind compute on a device with copy engines still costs time here.",
+    ),
+    Section(
         "Every strategy on hardware that is not here, predicted",
         "bench.compile --csv docs/benchmarks-schedules.csv",
         "Predicted: op durations come from the roofline of the hardware named, transfers from its links, limits "
