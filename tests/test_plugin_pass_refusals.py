@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,8 @@ from plugin_plans import Small, exported, graph_mode, node, plan_of, refusal
 
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.mindspore_plugin import passes
-from hyperoffload_core.mindspore_plugin.edits import Edit, NewNode, SetInput, plan_text
+from hyperoffload_core.mindspore_plugin.edits import Edit, Expected, NewNode, Plan, SetInput, plan_text
+from hyperoffload_core.mindspore_plugin.toolchain import SOURCES, find_compiler
 
 __all__ = ["graph_mode"]
 pytestmark = pytest.mark.mindspore
@@ -127,3 +129,39 @@ def test_a_dump_folder_that_cannot_be_is_said(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("HYPEROFFLOAD_DUMP", str(tmp_path / "file"))
     with pytest.raises(UserError, match=r"HYPEROFFLOAD_DUMP names .*file"):
         passes.set_plan("")
+
+
+def test_no_damaged_plan_does_more_than_be_refused(tmp_path: Path) -> None:
+    """20,000 damaged copies of a plan with every kind of line, read under sanitizers."""
+    nodes = (
+        Expected("Load", "Default/Load", "float32[6,6]", ("p:w", "")),
+        Expected("MatMul", "Default/MatMul", "float32[6,6]", ("p:x", "n0", "", "")),
+        Expected("TensorMove", "Default/TensorMove", "float32[6,6]", ("n0",)),
+        Expected("ReLU", "Default/ReLU", "float32[6,6]", ("n1",)),
+        Expected("UpdateState", "Default/UpdateState", "", ("", "n0", "n1")),
+        Expected("Add", "Default/Add", "float32[6,6]", ("n3", "n2")),
+        Expected("Depend", "Default/Depend", "float32[6,6]", ("n5", "n4")),
+    )
+    edits = (
+        NewNode(0, "HyperMark", ("i3", "n1"), "token", "Scope"),
+        NewNode(1, "clone n3", ("",), "like n3"),
+        NewNode(2, "Depend", ("x1", "x0"), "like n3"),
+        SetInput(5, 0, "x2"),
+        SetInput(6, 1, "U"),
+        NewNode(3, "Depend", ("n6", "n3"), "like p:x"),
+        SetInput(7, 0, "x3"),
+    )
+    sanitized = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-D_GLIBCXX_ASSERTIONS", "-O0", "-g1"]
+    compiler = [*find_compiler().command, "-std=c++17", "-Wall", "-Wextra", "-Werror"]
+    (tmp_path / "empty.cc").write_text("int main() { return 0; }\n")
+    if subprocess.run([*compiler, *sanitized, "empty.cc", "-o", "empty"], cwd=tmp_path, capture_output=True).returncode:
+        pytest.skip(f"{compiler[0]} has no sanitizers here")
+    sources = [Path(__file__).parent / "cpp" / "drive_plans.cc"]
+    sources += [SOURCES / f"pass_{part}.cc" for part in ("plan", "match", "check")]
+    built = subprocess.run(
+        [*compiler, *sanitized, f"-I{SOURCES}", *sources, "-o", tmp_path / "drive"], capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stderr
+    text = plan_text(Plan("damaged", "cpu", nodes, edits))
+    run = subprocess.run([tmp_path / "drive"], input=text, capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
