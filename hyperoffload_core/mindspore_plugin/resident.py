@@ -16,6 +16,7 @@ from hyperoffload_core.mindspore_plugin.chain import Chain, Done, Item, Release,
 from hyperoffload_core.schedule import Schedule
 
 _LEAST_BYTES = 256 << 10
+_HUGE_PAGE_BYTES = 2 << 20
 
 
 @dataclass(slots=True)
@@ -87,8 +88,9 @@ def _sweep(
             else:
                 idle.pop()
         if resident + regions > limit:
-            # What died last is the least likely to be in use again.
-            for dead in [d for d in reversed(idle) if d.storage in releasable and d.bytes >= _LEAST_BYTES]:
+            # What died last is the least likely to be in use again; huge pages are cheaper to have again.
+            candidates = [d for d in reversed(idle) if d.storage in releasable and d.bytes >= _LEAST_BYTES]
+            for dead in sorted(candidates, key=lambda d: d.bytes < _HUGE_PAGE_BYTES):
                 released.add((dead.place, dead.storage))
                 resident -= dead.bytes
                 idle.remove(dead)
