@@ -87,6 +87,8 @@ class Editor:
         self.kernel_id, self.marks = kernel_id, marks
         self.op_nodes = frozenset(live.op_nodes)
         self.roots = tensor_roots(live)
+        storages = schedule.graph.storages
+        self.converted = {m.storage for m in chain.moves if storages[m.storage].dtype != "float32"}
         self.edits: list[Edit] = []
         self.count = 0
         self.current: dict[int, Ref] = {}
@@ -166,8 +168,18 @@ class Editor:
         self.edits += [SetInput(n, p, i) for p, i in enumerate(inputs) if i != node.inputs[p]]
         if any(ref for ref in inputs) or not self.last:
             self.last = self._has_run(n)
+        for storage in self.schedule.graph.ops[op].writes:
+            if storage in self.converted and storage in self.roots:
+                self._keep_whole(storage)
         if self.marks:
             self._advance("HyperMark", self._number(op))
+
+    def _keep_whole(self, storage: int) -> None:
+        """MindSpore on CPU computes many results in float32 only and converts them anew for each kernel that takes
+        them; what is stored must be one memory, so it is the copy of a first reader."""
+        self.current[storage] = self._new("TensorMove", (self.roots[storage],), f"like {self.roots[storage]}")
+        if self.last.startswith("n"):
+            self.last = self.current[storage]
 
     def _has_run(self, n: int) -> Ref:
         """What follows waits for a state behind an op that updates in place: MindSpore's CPU backend makes some of them
