@@ -77,6 +77,7 @@ class _AscendEditor(Editor):
 
     def __init__(self, live: LiveGraph, schedule: Schedule, chain: Chain) -> None:
         super().__init__(live, schedule, chain, lambda index: index, marks=False)
+        self.converted = set()
         self.host_copies: dict[int, Ref] = {}
         self.states: dict[int, Ref] = {}
         self.loads: dict[int, Ref] = {}

@@ -83,9 +83,10 @@ class Walk {
     }
   }
 
-  // Input `position` of node `user` is `ref` in the graph.
-  void pair(size_t user, size_t position, const std::string &expected, const std::string &ref) {
+  // Input `position` of node `user` is `input` in the graph.
+  void pair(size_t user, size_t position, const std::string &expected, const std::string &input) {
     const std::optional<size_t> node = node_of(expected);
+    const std::string &ref = without_stops(input, node);
     const std::optional<size_t> call = node_of(ref);
     if (node && *node >= plan_.nodes.size()) {
       throw Refusal("the plan cannot be read: node " + std::to_string(user) + " has an input " + expected);
@@ -101,6 +102,17 @@ class Walk {
       differs(user, named(user) + " has input " + std::to_string(position) + " from " + is,
               node ? shown(plan_.nodes[*node].primitive, plan_.nodes[*node].result) : shown_ref(expected));
     }
+  }
+
+  // An exported graph has no StopGradient any more where it passes its input on as it is.
+  const std::string &without_stops(const std::string &ref, const std::optional<size_t> &expected) const {
+    const bool stops = expected && *expected < plan_.nodes.size() && plan_.nodes[*expected].primitive == "StopGradient";
+    const std::string *passed = &ref;
+    for (auto call = node_of(ref); !stops && call && graph_.nodes[*call].primitive == "StopGradient";) {
+      passed = &graph_.nodes[*call].inputs.at(0);
+      call = node_of(*passed);
+    }
+    return *passed;
   }
 
   bool same_parameter(const std::string &expected, const std::string &ref) {
