@@ -14,7 +14,7 @@ from sqlalchemy import Connection, insert, select
 
 from db.database import Database, DatabaseError
 from db.models import GraphOp, GraphRow, GraphStorage, ScheduleRow
-from hyperoffload_core.graphfile import graph_document, graph_from_document
+from hyperoffload_core.graphfile import graph_document
 from hyperoffload_core.ir import Graph
 from hyperoffload_core.schedule import Metrics, Schedule, from_document, to_document
 
@@ -22,21 +22,6 @@ _KEPT = 8
 ROWS_A_STATEMENT = 64
 _schedules: OrderedDict[str, Schedule] = OrderedDict()
 _schedules_lock = Lock()
-
-
-def store_graph(database: Database, graph: Graph) -> int:
-    """The graph's row id; stored when it is new."""
-    with database.write() as connection:
-        return put_graph(connection, graph)
-
-
-def load_graph(database: Database, graph_hash: str) -> Graph:
-    """The graph with this hash. Raises `DatabaseError` when there is none."""
-    with database.read() as connection:
-        document = connection.execute(select(GraphRow.document).where(GraphRow.hash == graph_hash)).scalar()
-    if document is None:
-        raise DatabaseError(f"{database.path} holds no graph {graph_hash[:12]}")
-    return graph_from_document(_unpack(document))
 
 
 def load_schedule(database: Database, schedule_hash: str) -> Schedule:
@@ -58,7 +43,7 @@ def load_schedule(database: Database, schedule_hash: str) -> Schedule:
 
 
 def put_graph(connection: Connection, graph: Graph) -> int:
-    """As `store_graph`, inside the caller's write transaction."""
+    """The graph's row id, stored when it is new, inside the caller's write transaction."""
     known = connection.execute(select(GraphRow.id).where(GraphRow.hash == graph.hash)).scalar()
     if known is not None:
         return known

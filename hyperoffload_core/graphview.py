@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
 
 import networkx as nx
 
@@ -27,43 +26,6 @@ def to_networkx(graph: Graph) -> nx.DiGraph:
             shared = touched[before] & touched[op.id] & (written | set(graph.ops[before].writes))
             view.add_edge(before, op.id, storages=tuple(sorted(shared)))
     return view
-
-
-def critical_path(graph: Graph, durations_ns: Sequence[int]) -> tuple[int, ...]:
-    """The chain of dependent ops that takes longest: no schedule, on however many streams, is shorter than its sum.
-
-    Of equally long chains it is the one through the lowest op ids. Empty for a graph without ops.
-    """
-    finish: list[int] = []
-    before: list[int] = []
-    for op in graph.ops:
-        best = max(op.after, key=lambda n: (finish[n], -n), default=-1)
-        before.append(best)
-        finish.append(durations_ns[op.id] + (finish[best] if best >= 0 else 0))
-    if not finish:
-        return ()
-    path = [max(range(len(finish)), key=lambda n: (finish[n], -n))]
-    while before[path[-1]] >= 0:
-        path.append(before[path[-1]])
-    return tuple(reversed(path))
-
-
-def ancestors(graph: Graph, op: int) -> frozenset[int]:
-    """Every op that must have run before ``op``."""
-    found: set[int] = set()
-    stack = list(graph.ops[op].after)
-    while stack:
-        n = stack.pop()
-        if n not in found:
-            found.add(n)
-            stack.extend(graph.ops[n].after)
-    return frozenset(found)
-
-
-def topological_orders(graph: Graph, limit: int) -> Iterator[tuple[int, ...]]:
-    """Up to ``limit`` different orders in which the ops may run (a graph of n ops can have n! of them)."""
-    orders = nx.all_topological_sorts(to_networkx(graph))
-    return (tuple(order) for order in itertools.islice(orders, limit))
 
 
 def neighbourhood(graph: Graph, *, op: int | None = None, storage: int | None = None, hops: int = 1) -> nx.DiGraph:

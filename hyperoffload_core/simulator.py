@@ -211,22 +211,6 @@ def simulate(
     return _profile(schedule, times, conditions)
 
 
-def simulate_random(schedule: Schedule, rng: np.random.Generator, spread: float = 4.0) -> Profile:
-    """The schedule with every op and transfer taking its time multiplied by a random factor in [1/spread, spread]."""
-
-    def changed(planned: ArrayLike) -> Times:
-        base = np.asarray(planned, dtype=np.float64)
-        factor = np.exp(rng.uniform(-np.log(spread), np.log(spread), size=base.shape))
-        return np.maximum(1, np.rint(base * factor)).astype(np.int64)
-
-    return simulate(
-        schedule,
-        op_ns=changed(schedule.durations_ns),
-        transfer_ns=changed([t.end_ns - t.start_ns for t in schedule.transfers]),
-        conditions=f"predicted on {schedule.hardware.title} with random durations (factor up to {spread:g})",
-    )
-
-
 def _profile(schedule: Schedule, times: EventTimes, conditions: str) -> Profile:
     order = np.asarray(schedule.order, dtype=np.int64)
     moves, graph = schedule.transfers, schedule.graph

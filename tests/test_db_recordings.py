@@ -15,7 +15,7 @@ import pytest
 from profiles_samples import keep_schedule, offload_schedule, profile_of
 
 from db.database import Database, DatabaseError, open_database
-from db.documents import load_graph, load_schedule
+from db.documents import load_schedule
 from db.queries import get_run, list_runs, load_profile, median_step, run_steps
 from db.recordings import (
     RunDescription,
@@ -95,7 +95,6 @@ def test_graphs_and_schedules_are_stored_once(database: Database) -> None:
     assert counts == [1, 2, 3]
     schedule = offload_schedule()
     assert load_schedule(database, schedule.hash) == schedule
-    assert load_graph(database, schedule.graph.hash) == schedule.graph
 
 
 def test_events_can_be_read_with_plain_sql(database: Database) -> None:

@@ -18,9 +18,10 @@ from hyperoffload_core.explain.storages import StorageDecision, storage_decision
 from hyperoffload_core.ir import Graph
 from hyperoffload_core.passes.recomputation import Recomputation, recompute
 from hyperoffload_core.schedule import Schedule
-from hyperoffload_core.simulator import simulate, simulate_random
+from hyperoffload_core.simulator import simulate
 from tests.graphs import TINY_HALF, GraphBuilder, adjacent_layers, chain, training
 from tests.naive_schedule import naive_schedule, random_schedule
+from tests.random_times import simulate_random
 
 schedules = st.randoms(use_true_random=False).map(random_schedule)
 

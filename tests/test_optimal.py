@@ -23,7 +23,6 @@ from hyperoffload_core.ir import Graph
 from hyperoffload_core.passes.addresses import Block
 from hyperoffload_core.policy import Policy, Rule
 from hyperoffload_core.schedule import Schedule
-from hyperoffload_core.simulator import simulate_random
 from hyperoffload_core.strategies import STRATEGIES, StrategyError
 from tests.exhaustive import Exhaustive
 from tests.graphs import (
@@ -39,6 +38,7 @@ from tests.graphs import (
     training,
 )
 from tests.milp import shortest_ns_by_highs
+from tests.random_times import simulate_random
 from tests.small_problems import UNIT_BYTES, SmallProblem, small_problem
 
 NO_LIMIT = 1 << 60

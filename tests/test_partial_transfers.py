@@ -24,7 +24,7 @@ from db.queries import load_profile, transfers_window
 from db.recordings import RunDescription, record_profile
 from hyperoffload_core.explain.verdicts import transfer_verdicts
 from hyperoffload_core.schedule import Schedule, ScheduleFileError, from_document, to_document
-from hyperoffload_core.simulator import simulate, simulate_random
+from hyperoffload_core.simulator import simulate
 from hyperoffload_core.verifier import verify
 from profiles.chrome_trace import trace_events
 from profiles.compare import compare
@@ -33,6 +33,7 @@ from profiles.figures import gantt_figure
 from profiles.report import report_html
 from tests.graphs import training
 from tests.naive_schedule import naive_schedule, random_schedule
+from tests.random_times import simulate_random
 
 
 def moved(parts: int) -> Schedule:

@@ -21,10 +21,10 @@ from hyperoffload_core.ir import Graph, storages_of
 from hyperoffload_core.passes.order import releasing_early_order
 from hyperoffload_core.policy import Policy, Rule
 from hyperoffload_core.schedule import Schedule
-from hyperoffload_core.simulator import simulate_random
 from hyperoffload_core.strategies import STRATEGIES, StrategyError
 from hyperoffload_core.verifier import ScheduleViolation
 from tests.graphs import TINY, TINY_HALF, GraphBuilder, adjacent_layers, chain, graphs, random_graph, training
+from tests.random_times import simulate_random
 from tests.small_problems import small_problem
 
 

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from hyperoffload_core.explain.verdicts import transfer_verdicts
 from hyperoffload_core.metrics import exposed_ns, live_curve, peak_bytes
 from hyperoffload_core.schedule import Schedule
-from hyperoffload_core.simulator import DeadlockError, event_times, simulate, simulate_random
+from hyperoffload_core.simulator import DeadlockError, event_times, simulate
 from tests.graphs import TINY, adjacent_layers, chain, olla_control_dep, olla_diamond, olla_simple, training
 from tests.naive_schedule import naive_schedule, random_schedule
+from tests.random_times import simulate_random
 
 schedules = st.randoms(use_true_random=False).map(random_schedule)
 

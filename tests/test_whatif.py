@@ -37,11 +37,12 @@ from hyperoffload_core.explain.step import step_of
 from hyperoffload_core.explain.whatif import what_if
 from hyperoffload_core.policy import Policy
 from hyperoffload_core.schedule import Schedule, write_schedule
-from hyperoffload_core.simulator import simulate, simulate_random
+from hyperoffload_core.simulator import simulate
 from hyperoffload_core.verifier import violations
 from tests.graphs import TINY, adjacent_layers, training
 from tests.naive_schedule import naive_schedule, random_schedule
 from tests.profiles_samples import offload_schedule, profile_of
+from tests.random_times import simulate_random
 
 schedules = st.randoms(use_true_random=False).map(random_schedule)
 
