@@ -41,7 +41,7 @@ bench: install
 	$(BIN)/python -m bench
 
 test: $(VENV)/installed-test browser compiler
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(if $(shell command -v g++),CXX="g++ -Werror") $(BIN)/python -m pytest -n 2 $(ARGS)
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .

@@ -31,7 +31,8 @@ SUPPORTED_MINDSPORE = "2.10"
 # What still works without the plugin; ends every sentence about what is missing.
 ELSE = "the op-by-op executor still works"
 
-_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+# Warnings are errors where the project's tests build it (`make test`), not at a user with a compiler of tomorrow.
+_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra", "-Wpedantic")
 # The layouts of MindSpore's classes depend on both: without the second every graph looks empty.
 _MINDSPORE_DEFINES = ("-D_GLIBCXX_USE_CXX11_ABI=0", "-DENABLE_FAST_HASH_TABLE=1")
 _MINDSPORE_INCLUDES = (
