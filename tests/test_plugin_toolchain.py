@@ -91,8 +91,11 @@ def test_what_the_compiler_says_is_one_sentence_and_a_log(sources: Path, tmp_pat
     assert build_kernels().exists()
 
 
-def test_a_warning_is_an_error(sources: Path) -> None:
+def test_a_warning_stops_nobody_but_who_asks_for_it(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (sources / "small.cc").write_text("int answer() { int unused; return 42; }\n")
+    monkeypatch.delenv("CXX", raising=False)
+    assert build_kernels().exists()
+    monkeypatch.setenv("CXX", f"{find_compiler().command[0]} -Werror")
     with pytest.raises(UserError, match="unused"):
         build_kernels()
 
