@@ -139,8 +139,10 @@ class InGraphMode:
         if attached.inserted is not None and (stays := stays_sentence(schedule, attached.inserted.stays)):
             facts.append(stays)
         facts.append(f"a call of the cell took {format_ns(ours)}, without any schedule {format_ns(plain)} (medians)")
-        if resident := max(run.resident_bytes):
-            facts.append(f"up to {format_bytes(resident)} of the whole process resident")
+        if resident := run.most_resident_bytes(WARM_UP):
+            facts.append(
+                f"up to {format_bytes(resident)} of the whole process resident, with what earlier schedules left in it"
+            )
         return facts
 
 

@@ -17,7 +17,8 @@ from app.dashboard.views.lanes import OUTLINES
 from app.dashboard.views.step import StepView
 from app.dashboard.views.tier_traces import MOST_TICKS
 from app.dashboard.views.tiers import MOST_ROWS, Tiers
-from hyperoffload_core.recording import StorageLifetimes
+from hyperoffload_core.recording import UNKNOWN_ADDRESS, StorageLifetimes
+from profiles.moment import moment
 
 HOSTILE = '<img src=x onerror="alert(1)">\u202e\x07' + "x" * 10_000
 
@@ -254,6 +255,17 @@ def test_fragmentation_is_said_in_words(small: StepView) -> None:
     assert told["Live"] == "1.66 KiB of 1.81 KiB reserved, and 50 B workspace of the running op"
     assert told["Not in use (reserved - live)"] == "154 B in 2 holes"
     assert told["Largest free hole"] == "100 B at 1000 B"
+
+
+def test_where_mindspore_chose_the_addresses_nothing_is_drawn_and_memory_is_what_is_live(small: StepView) -> None:
+    lives = small.profile.lifetimes
+    untold = replace(lives, offset=np.full_like(lives.offset, UNKNOWN_ADDRESS))
+    shown = AddressMap(StepView(replace(small.profile, lifetimes=untold)))
+    assert AddressMap(small).known
+    assert not shown.known
+    assert not [t for t in addresses.figure(shown, shown.window(), None)["data"] if t["type"] == "bar"]
+    now = moment(shown.view.profile, 1)
+    assert now.live_bytes == now.reserved_bytes > 0
 
 
 def test_zooming_addresses_is_told_from_zooming_time() -> None:

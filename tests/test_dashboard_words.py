@@ -102,6 +102,15 @@ def test_the_list_of_runs_keeps_raw_numbers_and_missing_ones_missing(rows: list[
     assert failed["step_ns"] is failed["device_bytes"] is None
 
 
+def test_a_run_of_graph_mode_is_told_from_one_op_by_op(rows: list[RunRow]) -> None:
+    in_graph = replace(rows[0], kind="measured", source={"model": "tiny", "graph_mode": True})
+    assert in_graph.kind_words == "measured, MindSpore graph mode"
+    (row,) = run_rows([in_graph])
+    assert (row["kind"], row["kind_words"], row["kind_tone"]) == ("graph mode", in_graph.kind_words, "measured")
+    assert replace(in_graph, kind="predicted").kind_words == "predicted"
+    assert replace(in_graph, source={"model": "tiny"}).kind_words == "measured"
+
+
 def test_device_memory_means_the_same_in_measured_and_predicted_runs(rows: list[RunRow]) -> None:
     """A prediction reserves addresses, gaps included, as a measured run uses them; its live peak stands beside."""
     gaps = replace(rows[0], peak_bytes=850 * MIB, reserved_bytes=860 * MIB)
@@ -205,7 +214,8 @@ def test_fields_become_requests(rows: list[RunRow]) -> None:
     assert asked.overrides == {"link.in": "2GB/s", "link.out": "2GB/s"}
     assert compile_request("run:1", policy, "ascend-910c", "", None, "").overrides == {}
     run = run_request("tiny", policy, None, "7", None, "")
-    assert (run.steps, run.link_bandwidth, run.policies) == (7, "unlimited", (policy,))
+    assert (run.steps, run.link_bandwidth, run.policies, run.graph_mode) == (7, "unlimited", (policy,), False)
+    assert run_request("tiny", policy, None, 7, None, "", graph_mode=True).graph_mode
     for make in (
         lambda: compile_request("run:1", policy, None, "fast", None, ""),
         lambda: run_request("tiny", policy, "fast", 5, None, ""),

@@ -41,6 +41,10 @@ class CellRun:
     def median_call_ns(self, warm_up: int) -> int:
         return round(statistics.median(self.call_ns[warm_up:] or self.call_ns))
 
+    def most_resident_bytes(self, warm_up: int) -> int:
+        """In any step; the first ones, which compile, left out."""
+        return max(self.resident_bytes[warm_up:] or self.resident_bytes)
+
     def same_as(self, other: CellRun) -> bool:
         """Whether every result and every parameter has the same bytes."""
         ours, theirs = ([value.tobytes() for value in run.results] for run in (self, other))
