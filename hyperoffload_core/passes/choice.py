@@ -1,15 +1,14 @@
-"""Which reuse gaps to leave so that memory stays under a limit: a greedy choice, and a search that improves it.
+"""Which reuse gaps to leave so that memory stays under a limit: a greedy choice.
 
 At the slot most over the limit the greedy choice takes the gap that relieves most per price. The price is what the gap
 adds to the least step time (`passes.loads`) and a little of its own link time: while links have time to spare it is
-bytes that count, and where they do not, gaps are preferred whose transfers fit where the links still idle. The search
-gives up a few choices at a time and fills in again; it judges by the least step time, which comes close to what the
-placed step takes and costs a fraction of a placement.
+bytes that count, and where they do not, gaps are preferred whose transfers fit where the links still idle.
+`passes.improving` and `passes.exchange` make a choice better.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -27,12 +26,6 @@ _Windows = tuple[tuple[Integers, Integers], tuple[Integers, Integers]]
 
 _LINK_WEIGHT = 0.03
 """What a gap's own link time counts beside what it adds to the least step time."""
-_LINK_WEIGHTS = (_LINK_WEIGHT, _LINK_WEIGHT, 0.3, 1e6)
-"""Of these a round of the search draws one; with the last only bytes per link time count."""
-_HOME_WEIGHTS = (0.3, 1.0, 1.0, 3.0, 10.0)
-"""Of these a round of the search draws how many times a home in the pool counts."""
-_POOLING = 0.2
-"""The part of the rounds that gives storages a home in the pool instead of giving choices up."""
 _SMALLEST_SHARE = 16
 """Homes in the pool are tried for half of the storages that could have one, down to one in so many."""
 _TOGETHER = 12
@@ -43,8 +36,6 @@ _STRETCH = 256
 """Slots whose peak is looked at before any of them singly."""
 _NOISE = 0.3
 """Standard deviation of the logarithm of the factors that a round of the search puts on scores."""
-_MOST_GIVEN_UP = 5
-"""Choices a round of the search gives up at the most."""
 _WHOLE = 0.99
 """A gap that a solution in parts leaves by so much counts as left."""
 
@@ -96,7 +87,7 @@ class Choosing:
             if action == "offload":
                 for row in sorted(self.rows_of.get(storage, ()), key=lambda r: not candidates.wrap[r]):
                     if self.available[row] and (candidates.wrap[row] or self.low[row] <= candidates.high[row]):
-                        self._take(row)
+                        self.take(row)
         self.forced = len(self.taken)
         if largest_bytes is not None:
             self.barred = candidates.bytes > largest_bytes
@@ -112,7 +103,7 @@ class Choosing:
         """Fill from nothing; None if the candidates do not suffice. A home in the pool counts ``home_weight`` times."""
         self.link_weight = link_weight
         self.preference = np.where(self.c.wrap, home_weight, 1.0)
-        return self._with_homes_in_pool(self._settled()) if self._fill(None) else None
+        return self._with_homes_in_pool(self.settled()) if self.fill(None) else None
 
     def round_off(self, parts: Floats) -> Chosen | None:
         """Take the gaps that a solution in parts leaves as a whole (`covering.cover`) and fill in, rather with those it
@@ -121,10 +112,10 @@ class Choosing:
             if parts[row] < _WHOLE:
                 break
             if self.available[row]:
-                self._take(row, loaded=False)
-        self._load()
+                self.take(row, loaded=False)
+        self.load()
         self.preference = 1 + 2 * parts
-        return self._settled() if self._fill(None) else None
+        return self.settled() if self.fill(None) else None
 
     def start_from(self, choices: Collection[Choice]) -> Chosen | None:
         """Take these choices (those that are candidates here) and fill in what is missing."""
@@ -134,45 +125,11 @@ class Choosing:
         for choice in sorted(choices, key=lambda choice: (choice[1] != WRAP, choice)):
             row = rows.get(choice)
             if row is not None and self.available[row] and not self.barred[row]:
-                self._take(row, loaded=False)
-        self._load()
-        return self._settled() if self._fill(None) else None
+                self.take(row, loaded=False)
+        self.load()
+        return self.settled() if self.fill(None) else None
 
-    def improve(self, current: Chosen, rng: Random, goal_ns: float, stop: Callable[[int], bool]) -> Chosen:
-        """Give up a few choices and fill in again, as long as ``stop(round)`` does not say so or the goal is reached.
-
-        ``current`` is what the object holds. Equal results are accepted as well, so that plateaus are crossed.
-        """
-        best = current
-        turn = 0
-        while best.step_ns > goal_ns and len(self.taken) > self.forced and not stop(turn):
-            turn += 1
-            saved = self._save()
-            given_up = []
-            pooling = self._poolable() if rng.random() < _POOLING else []
-            if pooling:
-                for row in rng.sample(pooling, min(len(pooling), rng.randint(1, _MOST_GIVEN_UP))):
-                    self._take(row, loaded=False)
-            else:
-                given_up = self._to_give_up(rng)
-            for row in given_up:
-                self._give_up(row)
-            barred = given_up[: rng.randint(0, len(given_up))]
-            self.barred[barred] = True
-            self._load()
-            self.link_weight = rng.choice(_LINK_WEIGHTS)
-            self.preference = np.where(self.c.wrap, rng.choice(_HOME_WEIGHTS), 1.0)
-            found = self._settled() if self._fill(rng) else None
-            self.barred[barred] = False
-            if found is None or found.cost > current.cost:
-                self._restore(saved)
-                continue
-            current = found
-            if found.cost < best.cost:
-                best = found
-        return best
-
-    def _fill(self, rng: Random | None) -> bool:
+    def fill(self, rng: Random | None) -> bool:
         """Take gaps until nothing is over the limit; False if they do not suffice.
 
         Several are taken at once while much is missing, the best ones of those that relieve the worst slot.
@@ -184,7 +141,7 @@ class Choosing:
             worst = int(np.argmax(over))
             if over[worst] <= 0:
                 return True
-            rows = self._covering(worst)
+            rows = self.covering(worst)
             if not len(rows):
                 return False
             windows = self._windows(rows, over > 0)
@@ -202,51 +159,57 @@ class Choosing:
             for place in ranked.tolist():
                 row = int(rows[place])
                 if self.available[row]:
-                    self._take(row, [(int(release[place]), int(deadline[place])) for release, deadline in windows])
+                    self.take(row, [(int(release[place]), int(deadline[place])) for release, deadline in windows])
                     wanted -= int(self.c.bytes[row])
                 if wanted <= 0:
                     break
             self.loads.measure()
 
-    def _settled(self) -> Chosen:
+    def settled(self) -> Chosen:
         """Undo what is not needed, dearest first, and measure what is left."""
         c = self.c
         # What is given up only adds to what is on the device, so a stretch that was too full once stays so.
         peaks = np.maximum.reduceat(self.occupied, np.arange(0, self.slots, _STRETCH))
         for row in sorted(list(self.taken)[self.forced :], key=lambda r: -float(c.in_ns[r] + self.out_ns[r])):
             most = self.limit - int(c.bytes[row])
-            if not self._spares_a_store(row) and all(
-                peaks[-(-part.start // _STRETCH) : part.stop // _STRETCH].max(initial=0) <= most
-                and self.occupied[part].max(initial=0) <= most
+            high = any(
+                peaks[-(-part.start // _STRETCH) : part.stop // _STRETCH].max(initial=0) > most
                 for part in self._parts(row)
-            ):
-                self._give_up(row)
-        self._load()
+            )
+            if not high and self.is_superfluous(row):
+                self.give_up(row)
+        self.load()
         rows = np.array(list(self.taken), np.int64)
-        return Chosen(
-            frozenset(zip(c.storage[rows].tolist(), c.index[rows].tolist(), strict=True)),
-            self.loads.step_ns,
-            float((c.in_ns[rows] + self.out_ns[rows]).sum()),
-        )
+        return Chosen(self.choices(), self.loads.step_ns, float((c.in_ns[rows] + self.out_ns[rows]).sum()))
+
+    def choices(self) -> frozenset[Choice]:
+        rows = np.array(list(self.taken), np.int64)
+        return frozenset(zip(self.c.storage[rows].tolist(), self.c.index[rows].tolist(), strict=True))
+
+    def is_superfluous(self, row: int) -> bool:
+        """Whether the storage of a gap that was taken may stay without anything being over the limit."""
+        most = self.limit - int(self.c.bytes[row])
+        fits = all(self.occupied[part].max(initial=0) <= most for part in self._parts(row))
+        return fits and not self._spares_a_store(row)
 
     def _with_homes_in_pool(self, current: Chosen) -> Chosen:
         """Give storages that leave between two reads a home in the pool as well, a share of them at a time, where the
         Store this spares is worth more than the Prefetch it costs."""
         share = 2
-        while (rows := self._poolable()) and share <= _SMALLEST_SHARE:
-            saved = self._save()
+        while (rows := self.poolable()) and share <= _SMALLEST_SHARE:
+            saved = self.save()
             for row in rows[: -(-len(rows) // share)]:
-                self._take(row, loaded=False)
-            found = self._settled()
+                self.take(row, loaded=False)
+            found = self.settled()
             if found.cost < current.cost:
                 current = found
             else:
-                self._restore(saved)
+                self.restore(saved)
                 share *= 2
-        self._load()
+        self.load()
         return current
 
-    def _poolable(self) -> list[int]:
+    def poolable(self) -> list[int]:
         """Homes in the pool not taken yet, of storages whose value of the step's start is stored for another gap."""
         c, rows = self.c, []
         for row in self.taken:
@@ -261,12 +224,12 @@ class Choosing:
             r != row and r in self.taken and c.last_write[r] < 0 for r in self.rows_of[int(c.storage[row])]
         )
 
-    def _covering(self, slot: int) -> Integers:
+    def covering(self, slot: int) -> Integers:
         c = self.c
         inside = np.where(c.wrap, (slot <= c.high) | (slot >= self.low), (self.low <= slot) & (slot <= c.high))
         return np.flatnonzero(inside & self.available & ~self.barred)
 
-    def _take(self, row: int, windows: Sequence[tuple[int, int]] | None = None, *, loaded: bool = True) -> None:
+    def take(self, row: int, windows: Sequence[tuple[int, int]] | None = None, *, loaded: bool = True) -> None:
         """``windows`` are (release, deadline) of its Prefetch and of its Store, where they are known already. Not
         ``loaded``: the caller works the loads out again."""
         c = self.c
@@ -281,7 +244,7 @@ class Choosing:
         self._occupy(row, -1)
         self._refresh(int(c.storage[row]))
 
-    def _give_up(self, row: int) -> None:
+    def give_up(self, row: int) -> None:
         del self.taken[row]
         self._occupy(row, 1)
         self._refresh(int(self.c.storage[row]))
@@ -337,7 +300,7 @@ class Choosing:
         out_deadline = np.maximum(after[lows], np.minimum(out_release + 1, self.slots - 1))
         return (np.maximum(in_release, 0), in_deadline), (out_release, out_deadline)
 
-    def _load(self) -> None:
+    def load(self) -> None:
         """Work the loads out again, with windows by what would be over the limit if a storage stayed."""
         c = self.c
         rows = np.array(list(self.taken), np.int64)
@@ -354,27 +317,10 @@ class Choosing:
             ]
         )
 
-    def _to_give_up(self, rng: Random) -> list[int]:
-        """A few choices: any, those next to the slot that decides the step, neighbours in time, or of like size."""
-        rows = list(self.taken)[self.forced :]
-        count = min(len(rows), rng.randint(1, _MOST_GIVEN_UP))
-        kind = rng.random()
-        if kind < 0.3:
-            return rng.sample(rows, count)
-        need, written, size = self.c.need[rows], self.written[rows], self.c.bytes[rows]
-        if kind < 0.6:
-            slot = self.loads.binding_slot
-            distance = np.minimum(np.abs(need - slot), np.abs(written - slot))
-            near = np.argsort(distance, kind="stable")[: 3 * count]
-            return [rows[place] for place in rng.sample(near.tolist(), min(count, len(near)))]
-        centre = rng.randrange(len(rows))
-        key = need if kind < 0.8 else size
-        return [rows[place] for place in np.argsort(np.abs(key - key[centre]), kind="stable")[:count].tolist()]
-
-    def _save(self) -> tuple[object, ...]:
+    def save(self) -> tuple[object, ...]:
         return (dict(self.taken), self.occupied.copy(), self.available.copy(), self.low.copy(), self.out_ns.copy())
 
-    def _restore(self, saved: tuple[object, ...]) -> None:
+    def restore(self, saved: tuple[object, ...]) -> None:
         self.taken, self.occupied, self.available, self.low, self.out_ns = saved  # type: ignore[assignment]
 
     def _parts(self, row: int) -> list[slice]:

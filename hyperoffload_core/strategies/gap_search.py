@@ -1,8 +1,9 @@
 """The search of strategy `hyperoffload`: which reuse gaps to leave so that the placed step is short.
 
 Orders of the ops are tried with several ways to choose gaps (recipes); then all gaps of a small graph are chosen at
-once, measured by the times of the best placement; then the gap behind the worst stall is forbidden and a few gaps at a
-time are given up and chosen again, until the bound or the deadline.
+once, measured by the times of the best placement; then a few gaps at a time are exchanged for others, each time placed
+anew; then the gap behind the worst stall is forbidden and a few gaps at a time are given up and chosen again, until the
+bound or the deadline.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from hyperoffload_core.analysis.liveness import live_bytes
 from hyperoffload_core.exact.optimum import MOST_OPS
 from hyperoffload_core.passes.choice import Choosing, Chosen
 from hyperoffload_core.passes.covering import cover
-from hyperoffload_core.passes.insertion import insert_cache_operators
+from hyperoffload_core.passes.exchange import Exchange
+from hyperoffload_core.passes.improving import improve
+from hyperoffload_core.passes.insertion import insert_cache_operators, stays_throughout
 from hyperoffload_core.passes.order import captured_order, releasing_early_order
 from hyperoffload_core.passes.placement import NoPlacementError, Placement, Problem, make_problem, place
+from hyperoffload_core.passes.plan import Stay
 from hyperoffload_core.passes.selection import (
     WRAP,
     Candidates,
@@ -43,8 +47,10 @@ SMALL_OPS = 1000
 """A graph of so many ops is worth a second of search more."""
 _EACH_ORDER, _FAR = 3, 1.02
 """So many recipes are followed for each order; then an order whose best choice is so much longer is left alone."""
-_WHOLE_SECONDS = {"fast": 0.5, "normal": 1.5, "best": 6.0}
+_WHOLE_SECONDS = {"fast": 0.5, "normal": 1.0, "best": 6.0}
 """Time for an answer in whole numbers; most take less than a second."""
+_IDLE_EXCHANGES = 2000
+"""It ends after so many neighbours in a row of which none was better."""
 _CLOSE = 1.01
 """So near the bound gaps are not chosen again all at once."""
 _IDLE_ROUNDS = 40
@@ -98,6 +104,7 @@ class Variant:
 
     problem: Problem
     uses: tuple[Uses, ...]
+    throughout: Sequence[Stay | None]
 
 
 @dataclass(frozen=True)
@@ -122,10 +129,12 @@ def variants_of(request: Request) -> list[Variant]:
         less = 1 - _ANOTHER_ORDER
         if after.max() < less * before.max() or after.mean() < less * before.mean() or len(graph.ops) <= MOST_OPS:
             orders.insert(0, early)
-    return [
-        Variant(make_problem(graph, order, request.durations_ns, request.hardware), uses_in_order(graph, order))
-        for order in orders
-    ]
+    variants = []
+    for order in orders:
+        uses = uses_in_order(graph, order)
+        problem = make_problem(graph, order, request.durations_ns, request.hardware)
+        variants.append(Variant(problem, uses, stays_throughout(uses)))
+    return variants
 
 
 class Search:
@@ -183,8 +192,10 @@ class Search:
 
     def _over(self) -> bool:
         self.request.check_cancelled()
-        at_bound = self.best is not None and self.best.placement.step_ns <= self.bound
-        return at_bound or time.process_time() >= self.deadline
+        return self._at_bound() or time.process_time() >= self.deadline
+
+    def _at_bound(self) -> bool:
+        return self.best is not None and self.best.placement.step_ns <= self.bound
 
     def _small(self) -> bool:
         return len(self.request.graph.ops) <= SMALL_OPS
@@ -235,7 +246,7 @@ class Search:
         chosen = self._covering(variant, choosing, whole_with=solution.choices)
         self._try(variant, chosen)
         if chosen is not None:
-            self._try(variant, choosing.improve(chosen, self.rng, self.bound, lambda turn: turn >= _ROUNDS))
+            self._try(variant, improve(choosing, chosen, self.rng, self.bound, _ROUNDS))
 
     def _cover_again(self, cost: tuple[int, int] | None) -> None:
         """Choose all gaps at once around the best solution, again while that makes it better and there is time."""
@@ -256,19 +267,54 @@ class Search:
         if key in self.tried:
             return False
         self.tried.add(key)
+        return self._offer(self._placed(variant, chosen.choices))
+
+    def _placed(self, variant: Variant, choices: frozenset[Choice], rounds: int = 3) -> Solution | None:
         uses = variant.uses
-        inserted = insert_cache_operators(self.request.graph, uses, *gap_sets(chosen.choices, uses))
+        inserted = insert_cache_operators(self.request.graph, uses, *gap_sets(choices, uses), variant.throughout)
         try:
-            placement = place(variant.problem, inserted, self.target)
+            return Solution(variant, choices, place(variant.problem, inserted, self.target, rounds=rounds))
         except NoPlacementError:
-            return False
-        solution = Solution(variant, chosen.choices, placement)
-        if self.best is not None and solution.cost >= self.best.cost:
+            return None
+
+    def _offer(self, solution: Solution | None) -> bool:
+        """Take a solution as the best one so far; whether it is."""
+        if solution is None or (self.best is not None and solution.cost >= self.best.cost):
             return False
         self.best = solution
-        above = placement.step_ns / self.bound - 1
+        above = solution.placement.step_ns / self.bound - 1
         self.request.progress(0.5, f"choosing what leaves the device: {above:.1%} above the bound")
         return True
+
+    def exchange(self, solution: Solution) -> list[Solution]:
+        """Go from neighbour to neighbour of a solution while none is worse than the one before, until the bound or the
+        deadline; that solution within the target and those that were better than all before, the best one last."""
+        variant = solution.variant
+        choosing = self._choosing(variant, _Recipe(exact=False, link_weight=0.03))
+        chosen = choosing.start_from(solution.choices)
+        current = None if chosen is None else self._placed(variant, chosen.choices, rounds=1)
+        self.best = None if chosen is None else self._placed(variant, chosen.choices)
+        if current is None or self.best is None:
+            return []
+        better = [self.best]
+        exchange, idle = Exchange(choosing, self.rng), 0
+        while not self._over() and idle < _IDLE_EXCHANGES:
+            idle += 1
+            choices = exchange.neighbour()
+            if choices is None:
+                continue
+            key = (id(variant), choices)
+            found = None if key in self.tried else self._placed(variant, choices, rounds=1)
+            self.tried.add(key)
+            if found is None or found.cost > current.cost:
+                exchange.back()
+                continue
+            if found.cost < current.cost:
+                idle = 0
+                if self._offer(self._placed(variant, choices)):
+                    better.append(self.best)
+            current = found
+        return better
 
     def _without_suspects(self, solution: Solution) -> None:
         """Forbid the gap behind one of the worst stalls and choose again, as long as that helps."""
@@ -296,7 +342,7 @@ class Search:
             if chosen is None:
                 continue
             self._try(variant, chosen)
-            self._try(variant, choosing.improve(chosen, self.rng, self.bound, lambda turn: turn >= _ROUNDS))
+            self._try(variant, improve(choosing, chosen, self.rng, self.bound, _ROUNDS))
 
 
 def _suspects(solution: Solution) -> list[frozenset[Choice]]:

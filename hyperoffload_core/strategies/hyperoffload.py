@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hyperoffload_core.analysis.bounds import smallest_feasible_limit, step_lower_bound_ns
 from hyperoffload_core.exact.instance import make_instance
@@ -46,6 +46,14 @@ _EXACT_SECONDS = {"fast": 0.05, "normal": 10.0, "best": 60.0}
 """Time for the search of all schedules of a small graph, by effort."""
 _SECONDS_AHEAD = 0.05
 """Time for a first solution of a graph that is small enough for an exact search."""
+_EXCHANGE_SECONDS = {"fast": 0.1, "normal": 0.5, "best": 4.0}
+"""Processor time for exchanging gaps, each time, by effort."""
+_EXCHANGES = 3
+"""How often gaps are exchanged and addresses assigned."""
+_PACKED_AGAIN = 2
+"""So many of the better solutions this finds are packed, from the best one on, until one fits."""
+_DEAR, _ROOMIER = 2.0, 1.25
+"""What a part of the limit left free costs of the step, and how many times of what sticks out is left free."""
 _NEARLY = 0.01
 """In a large graph addresses are packed again only if they stuck out by no more than this part."""
 _WORTH_ANOTHER = 0.01
@@ -85,6 +93,7 @@ def _plan(request: Request, bound: int) -> Plan:
     best: Solution | None = None
     found: Plan | None = None
     sticks_out, step_ns = 0.0, NEVER
+    tried: list[_Tried] = []
 
     def consider(plans: Sequence[Plan]) -> None:
         nonlocal found, step_ns
@@ -112,6 +121,7 @@ def _plan(request: Request, bound: int) -> Plan:
             break
         if attempt == 0 or sticks_out <= _NEARLY or small:
             packed, height = pack_plan(request.graph, to_plan(best.variant.problem, best.placement), limit)
+            tried.append(_Tried(best, target, height / limit - 1))
             if height <= limit:
                 consider([packed])
                 break
@@ -122,6 +132,8 @@ def _plan(request: Request, bound: int) -> Plan:
         if step_ns <= placed_ns * (1 + _WORTH_ANOTHER):
             break
         attempt, following = attempt + 1, following + (1 if time.process_time() < hurry else 2)
+    if small and not exact and tried and step_ns > bound * (1 + _WORTH_ANOTHER):
+        consider(_exchanged(request, bound, tried, step_ns))
     if found is None:
         request.progress(0.9, "paging: the limit leaves no room for a schedule with foresight")
     consider(_paged(request, variants, kept, bound, None if found is None else step_ns))
@@ -134,6 +146,48 @@ def _plan(request: Request, bound: int) -> Plan:
     if step_ns > bound:
         found = split_transfers(request.graph, found, request.durations_ns, request.hardware)
     return found
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A solution within ``target_bytes`` whose addresses stick out above the limit by a part of it (or leave it free,
+    if negative)."""
+
+    solution: Solution
+    target_bytes: int
+    sticks_out: float
+
+    @property
+    def promise_ns(self) -> float:
+        """What the step may take when what sticks out has to leave."""
+        return self.solution.placement.step_ns * (1 + _DEAR * self.sticks_out)
+
+
+def _exchanged(request: Request, bound: int, tried: Sequence[_Tried], step_ns: int) -> list[Plan]:
+    """Plans with a step shorter than ``step_ns`` from exchanging gaps around the most promising solution, within what
+    its addresses leave; again from what that finds."""
+    limit, seconds = request.limit_bytes, _EXCHANGE_SECONDS[str(request.options.get("effort", "normal"))]
+    plans = list[Plan]()
+    now = min(tried, key=lambda t: t.promise_ns)
+    for _ in range(_EXCHANGES):
+        request.check_cancelled()
+        request.progress(0.85, "exchanging what leaves the device")
+        target = min(limit, int(now.target_bytes * (1 - _ROOMIER * now.sticks_out)))
+        better = Search(request, target, bound, time.process_time() + seconds).exchange(now.solution)
+        packings = list[_Tried]()
+        for solution in better[:: -max(1, -(-len(better) // _PACKED_AGAIN))]:
+            if solution.placement.step_ns >= step_ns:
+                break
+            packed, height = pack_plan(request.graph, to_plan(solution.variant.problem, solution.placement), limit)
+            packings.append(_Tried(solution, target, height / limit - 1))
+            if height <= limit:
+                plans.append(packed)
+                step_ns = plan_step_ns(request, packed)
+                break
+        if not better or step_ns <= bound * (1 + _WORTH_ANOTHER):
+            break
+        now = min(packings, key=lambda t: t.promise_ns, default=_Tried(better[-1], target, 0.0))
+    return plans
 
 
 def _searchable(request: Request) -> bool:

@@ -1,0 +1,39 @@
+"""Neighbours of a choice of gaps."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hyperoffload_core.analysis.lifetimes import uses_in_order
+from hyperoffload_core.analysis.liveness import live_peak_bytes
+from hyperoffload_core.passes.choice import Choosing
+from hyperoffload_core.passes.exchange import Exchange
+from hyperoffload_core.passes.insertion import insert_cache_operators
+from hyperoffload_core.passes.order import captured_order
+from hyperoffload_core.passes.placement import make_problem, occupancy
+from hyperoffload_core.passes.selection import find_candidates, gap_sets, plain_estimate
+from tests.graphs import TINY, training
+
+
+def test_every_neighbour_keeps_the_limit_and_differs_and_the_way_back_is_exact() -> None:
+    graph = training(6)
+    limit, order = live_peak_bytes(graph) * 6 // 10, captured_order(graph)
+    problem = make_problem(graph, order, [100] * len(graph.ops), TINY)
+    uses, actions = uses_in_order(graph, order), ("auto",) * len(graph.storages)
+    candidates = find_candidates(problem, uses, actions, plain_estimate(problem), exact=False)
+    choosing = Choosing(problem, uses, actions, candidates, limit)
+    assert choosing.greedy() is not None
+    exchange, seen = Exchange(choosing, Random(1)), set()
+    for turn in range(60):
+        before = choosing.choices()
+        choices = exchange.neighbour()
+        if choices is None:
+            assert choosing.choices() == before
+            continue
+        seen.add(choices)
+        inserted = insert_cache_operators(graph, uses, *gap_sets(choices, uses))
+        assert occupancy(problem, inserted.stays).max() <= limit
+        if turn % 2:
+            exchange.back()
+            assert choosing.choices() == before
+    assert len(seen) > 10
