@@ -29,6 +29,7 @@ from db.database import open_database
 from db.queries import RunRow, get_run
 from db.recordings import RunDescription, fail_run, record_profile, start_run
 from hyperoffload_core.policy import Policy
+from hyperoffload_core.recording import TransferEvents
 from hyperoffload_core.simulator import simulate
 
 
@@ -156,6 +157,23 @@ def test_an_op_names_what_it_touches_and_waits_for(view: StepView) -> None:
     again = details(view, "transfer", waits[0].id)
     assert again is not None
     assert [w.text for w in dict(again.facts)["Waited for by"] if isinstance(w, Link)] == ["backward5"]
+
+
+def test_a_transfer_that_did_not_happen_has_no_details_and_is_no_link(view: StepView) -> None:
+    """In graph mode some storages stay on the device."""
+    moved = view.profile.transfers
+    stuck = int(moved.storage[0])
+    kept = moved.storage != stuck
+    events = TransferEvents(**{name: column[kept] for name, column in vars(moved).items()})
+    fewer = StepView(replace(view.profile, transfers=events))
+    gone = [t.id for t in view.transfers.values() if t.storage == stuck]
+    assert gone
+    for transfer in gone:
+        assert details(fewer, "transfer", transfer) is None
+    for transfer in fewer.transfers:
+        assert details(fewer, "transfer", transfer) is not None
+    assert all(details(fewer, "op", op.id) for op in view.profile.schedule.graph.ops)
+    assert details(fewer, "storage", stuck) is not None
 
 
 def test_a_storage_says_where_it_is_and_how_long_nobody_needs_it(view: StepView) -> None:

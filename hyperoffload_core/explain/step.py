@@ -183,7 +183,7 @@ def step_of(source: Schedule | Profile, step: int = 0) -> Step:
     """The planned times of a schedule, or one step of a profile."""
     schedule = source if isinstance(source, Schedule) else source.schedule
     if isinstance(source, Profile):
-        schedule = _that_happened(schedule, set(source.transfers.transfer[source.transfers.step == step].tolist()))
+        schedule = as_recorded(source, step)
     storages, ops = schedule.graph.storages, schedule.graph.ops
     op_start, op_end = [0] * len(ops), [0] * len(ops)
     if isinstance(source, Schedule):
@@ -217,8 +217,10 @@ def step_of(source: Schedule | Profile, step: int = 0) -> Step:
     return Step(schedule, op_start, op_end, start, end, stays, places, times, live)
 
 
-def _that_happened(schedule: Schedule, transfers: set[int]) -> Schedule:
-    """Without the transfers a recording does not have: in graph mode some storages cannot leave the device."""
+def as_recorded(profile: Profile, step: int) -> Schedule:
+    """The schedule without transfers that the recording lacks: in graph mode some storages cannot leave the device."""
+    schedule = profile.schedule
+    transfers = set(profile.transfers.transfer[profile.transfers.step == step].tolist())
     if len(transfers) == len(schedule.transfers):
         return schedule
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from app.dashboard.views.graph_links import Links
 from hyperoffload_core.explain.explanation import Explanation, explain
+from hyperoffload_core.explain.step import as_recorded
 from hyperoffload_core.explain.verdicts import TransferVerdict, transfer_verdicts
 from hyperoffload_core.metrics import Column
 from hyperoffload_core.recording import Profile, ProfileKind
@@ -119,8 +120,8 @@ class StepView:
 
     @cached_property
     def transfers(self) -> dict[int, Transfer]:
-        """The schedule's transfers by id."""
-        return {t.id: t for t in self.profile.schedule.transfers}
+        """The transfers of this step by id."""
+        return {t.id: t for t in as_recorded(self.profile, self.step).transfers}
 
     @cached_property
     def parts(self) -> dict[int, str]:
