@@ -38,6 +38,7 @@ from hyperoffload_core.passes.selection import (
 )
 from hyperoffload_core.strategies.base import Request
 from hyperoffload_core.strategies.planned import NEVER
+from hyperoffload_core.strategies.recipes import IN_PARTS, RECIPES, Recipe
 
 _SMALLEST_PART = 1000
 """Choosing all gaps at once leaves out those of less than one in so many of the bytes over the limit."""
@@ -57,45 +58,6 @@ _IDLE_ROUNDS = 40
 """The search ends after so many rounds in a row that found nothing better."""
 _ROUNDS = 12
 """Rounds of the search for better gaps between two placements."""
-
-
-@dataclass(frozen=True)
-class _Recipe:
-    """One way to choose gaps: ``exact`` as of `passes.selection.find_candidates`, weights of `passes.choice.Choosing`.
-
-    ``part_of_largest``: none of a storage larger than one in so many of the largest that could leave. ``room``: again
-    with so much of the largest transfer left free. ``in_parts``: all gaps at once (`passes.covering`), then rounded.
-    """
-
-    exact: bool
-    link_weight: float
-    home_weight: float = 1.0
-    part_of_largest: int | None = None
-    room: float | None = None
-    in_parts: bool = False
-
-
-_RECIPES = (
-    _Recipe(exact=True, link_weight=0.03),
-    _Recipe(exact=False, link_weight=1e6),
-    _Recipe(exact=False, link_weight=1e6, home_weight=3),
-    _Recipe(exact=False, link_weight=0.03, home_weight=3),
-    _Recipe(exact=True, link_weight=1e6, home_weight=3),
-    _Recipe(exact=True, link_weight=0.03, part_of_largest=8),
-    _Recipe(exact=False, link_weight=0.03, part_of_largest=8, room=1.0),
-    _Recipe(exact=False, link_weight=1e6, part_of_largest=2, room=1.0),
-    _Recipe(exact=False, link_weight=0.03, part_of_largest=8),
-    _Recipe(exact=False, link_weight=0.03),
-    _Recipe(exact=True, link_weight=1e6),
-    _Recipe(exact=False, link_weight=1e6, part_of_largest=2),
-    _Recipe(exact=False, link_weight=1e6, part_of_largest=2, room=0.5),
-    _Recipe(exact=False, link_weight=0.03, part_of_largest=2, room=0.25),
-    _Recipe(exact=False, link_weight=0.03, part_of_largest=8, room=0.5),
-)
-_IN_PARTS = (
-    _Recipe(exact=True, link_weight=0.03, in_parts=True),
-    _Recipe(exact=False, link_weight=0.03, in_parts=True),
-)
 
 
 @dataclass(frozen=True)
@@ -157,12 +119,12 @@ class Search:
             measured = Choosing(
                 variant.problem, variant.uses, self.request.actions, self._measured(before), self.target
             )
-            for choosing in (measured, self._choosing(variant, _Recipe(exact=False, link_weight=0.03))):
+            for choosing in (measured, self._choosing(variant, Recipe(exact=False, link_weight=0.03))):
                 self._try(variant, choosing.start_from(before.choices))
             if self.best is not None:
                 self._search_near(self.best)
         least: dict[int, float] = {}
-        for number, recipe in enumerate(_RECIPES if self.best is None else ()):
+        for number, recipe in enumerate(RECIPES if self.best is None else ()):
             for variant in variants:
                 if self._over() and self.best is not None:
                     return self.best
@@ -170,7 +132,7 @@ class Search:
                     continue
                 if (chosen := self._follow(variant, recipe)) is not None:
                     least[id(variant)] = min(chosen.step_ns, least.get(id(variant), NEVER))
-        for recipe in _IN_PARTS if before is None else ():
+        for recipe in IN_PARTS if before is None else ():
             for variant in variants:
                 if self.best is not None and not self._over() and (variant is self.best.variant or self._small()):
                     self._follow(variant, recipe)
@@ -200,7 +162,7 @@ class Search:
     def _small(self) -> bool:
         return len(self.request.graph.ops) <= SMALL_OPS
 
-    def _choosing(self, variant: Variant, recipe: _Recipe, margin_bytes: int = 0) -> Choosing:
+    def _choosing(self, variant: Variant, recipe: Recipe, margin_bytes: int = 0) -> Choosing:
         key = (id(variant), recipe.exact)
         if key not in self.candidates:
             estimate = plain_estimate(variant.problem)
@@ -214,7 +176,7 @@ class Search:
         limit = self.target - margin_bytes
         return Choosing(variant.problem, variant.uses, self.request.actions, candidates, limit, largest)
 
-    def _follow(self, variant: Variant, recipe: _Recipe) -> Chosen | None:
+    def _follow(self, variant: Variant, recipe: Recipe) -> Chosen | None:
         choosing = self._choosing(variant, recipe)
         if recipe.in_parts:
             chosen = self._covering(variant, choosing)
@@ -290,7 +252,7 @@ class Search:
         """Go from neighbour to neighbour of a solution while none is worse than the one before, until the bound or the
         deadline; that solution within the target and those that were better than all before, the best one last."""
         variant = solution.variant
-        choosing = self._choosing(variant, _Recipe(exact=False, link_weight=0.03))
+        choosing = self._choosing(variant, Recipe(exact=False, link_weight=0.03))
         chosen = choosing.start_from(solution.choices)
         current = None if chosen is None else self._placed(variant, chosen.choices, rounds=1)
         self.best = None if chosen is None else self._placed(variant, chosen.choices)
@@ -322,7 +284,7 @@ class Search:
             for exact in (False, True):
                 if self._over():
                     return
-                recipe = _Recipe(exact=exact, link_weight=0.03)
+                recipe = Recipe(exact=exact, link_weight=0.03)
                 choosing = self._choosing(solution.variant, recipe)
                 choosing.bar(suspects)
                 if self._try(solution.variant, choosing.start_from(solution.choices - suspects)):
@@ -331,7 +293,7 @@ class Search:
     def _search_near(self, solution: Solution) -> None:
         """Search around a solution, with gaps measured by its times and by what lies strictly inside them."""
         variant, measured = solution.variant, self._measured(solution)
-        inside = self._choosing(variant, _Recipe(exact=False, link_weight=0.03))
+        inside = self._choosing(variant, Recipe(exact=False, link_weight=0.03))
         for choosing in (
             Choosing(variant.problem, variant.uses, self.request.actions, measured, self.target),
             inside,
