@@ -188,11 +188,12 @@ def _start_panel(state: State) -> Any:
             dmc.Group(
                 [
                     steps_field.field("new-steps", w=110),
-                    way_field.field("new-way", w=200),
-                    dmc.TextInput(id="new-label", label="Label", placeholder="optional", style={"flex": 1}),
+                    way_field.field("new-way", style={"flex": 1}),
                 ],
                 align="flex-start",
+                wrap="nowrap",
             ),
+            dmc.TextInput(id="new-label", label="Label", placeholder="optional"),
             html.Div(
                 [
                     parts.button("Compile", "new-compile", "tune", "filled"),

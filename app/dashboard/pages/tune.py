@@ -238,7 +238,7 @@ def _start_panel(run: RunRow) -> Any:
             html.Div(
                 [
                     steps_field.field("tune-steps", w=92, size="xs"),
-                    way_field.field("tune-way", graph_mode=run.graph_mode, w=172, size="xs"),
+                    way_field.field("tune-way", graph_mode=run.graph_mode, w=196, size="xs"),
                     dmc.TextInput(
                         id="tune-label",
                         placeholder="optional",
