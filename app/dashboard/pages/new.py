@@ -188,7 +188,7 @@ def _start_panel(state: State) -> Any:
             dmc.Group(
                 [
                     steps_field.field("new-steps", w=110),
-                    way_field.field("new-way", style={"flex": 1}),
+                    way_field.field("new-way", style={"flex": 1, "marginTop": 0}),
                 ],
                 align="flex-start",
                 wrap="nowrap",

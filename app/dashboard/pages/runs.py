@@ -275,7 +275,7 @@ COLUMNS: list[dict[str, Any]] = [
         headerTooltip="Transfer time with no compute beside it, in the median step",
         filter=False,
     ),
-    _text("kind", "Kind", KIND_HINT, width=108, cellRenderer="RunTag", tooltipField="kind_words"),
+    _text("kind", "Kind", KIND_HINT, width=114, cellRenderer="RunTag", tooltipField="kind_words"),
     _text("status", "Status", width=106, cellRenderer="RunTag", tooltipField="reason"),
     _text("tags", "Tags", width=104, cellRenderer="RunTags", sortable=False),
     _text("created", "When (UTC)", width=138),
