@@ -143,6 +143,27 @@ def test_keyword_inputs_of_a_cell_and_open_shapes_are_refused() -> None:
 
 
 @pytest.mark.usefixtures("graph_mode")
+def test_the_network_that_model_trains_can_be_attached() -> None:
+    net = Layer()
+    model = ms.Model(net, nn.MSELoss(), nn.Adam(net.trainable_params(), 1e-3))
+    attached = ho.attach(model.train_network, ho.compile(model.train_network, (X, X), hardware="ascend-910b"))
+    rows = np.ones((2 * 512, 64), np.float32)
+    model.train(2, ms.dataset.NumpySlicesDataset({"x": rows, "y": rows}, shuffle=False).batch(512))
+    assert attached.session is not None and attached.session.stats().steps == 4
+    ho.detach(model.train_network)
+
+
+@pytest.mark.usefixtures("graph_mode")
+def test_an_attached_cell_runs_in_pynative_mode_as_it_does_there() -> None:
+    cell = Layers(Layer)
+    attached = ho.attach(cell, compiled(cell))
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    cell(X)
+    assert attached.inserted is None
+    ho.detach(cell)
+
+
+@pytest.mark.usefixtures("graph_mode")
 def test_a_cell_inside_another_runs_plain() -> None:
     cell = Layers(Layer)
     attached = ho.attach(cell, compiled(cell))

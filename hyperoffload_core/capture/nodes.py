@@ -111,7 +111,7 @@ class _Reader:
         if primitive is None:
             raise CaptureError(
                 f"{node.domain or node.op_type} calls a function of the graph: control flow that depends on tensor "
-                "values cannot be captured"
+                "values cannot be captured, nor cells that lazy_inline keeps apart"
             )
         name = primitive.op_type
         arguments = [self._value(i) for i in node.input]
