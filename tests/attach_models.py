@@ -32,6 +32,38 @@ class Net(nn.Cell):
         return self.second(self.first(x))
 
 
+class Halves(nn.Cell):
+    """float16 products of float32 weights, an embedding used twice, part of it without a gradient, a frozen layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = ms.Parameter(Tensor(np.random.normal(size=(80, WIDTH)).astype(np.float32)), name="table")
+        self.block = Block().to_float(ms.float16)
+        self.frozen = nn.Dense(WIDTH, WIDTH)
+        for parameter in self.frozen.get_parameters():
+            parameter.requires_grad = False
+
+    def construct(self, tokens, other):  # type: ignore[no-untyped-def]
+        x = ops.gather(self.table, tokens, 0)
+        x = self.frozen(x) + ops.stop_gradient(x)
+        x = ops.where(other.expand_dims(-1) > 0, x, ops.zeros_like(x))
+        return ops.softmax(self.block(x).astype(ms.float32) @ self.table.T, -1).square().mean()
+
+
+def halves() -> nn.Cell:
+    """A training step of `Halves`; inputs are (8, 24) tokens and a mask."""
+    ms.set_seed(7)
+    np.random.seed(7)
+    model = Halves()
+    return nn.TrainOneStepCell(model, nn.Momentum(model.trainable_params(), 0.1, 0.9, weight_decay=0.01)).set_train()
+
+
+def token_batches(count: int = 3) -> list[tuple[Tensor, Tensor]]:
+    random = np.random.default_rng(12)
+    pairs = random.integers(0, 80, (count, 2, 8, 24)).astype(np.int32)
+    return [(Tensor(tokens), Tensor(other % 3)) for tokens, other in pairs]
+
+
 def net() -> Net:
     ms.set_seed(7)
     return Net()

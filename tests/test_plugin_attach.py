@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from mindspore import Tensor
 
 import hyperoffload as ho
 from hyperoffload_core.errors import UserError
+from hyperoffload_core.mindspore_plugin.attach import AttachError, attach
 from hyperoffload_core.schedule import Schedule, write_schedule
 from hyperoffload_core.workloads import build_workload
-from tests.attach_models import batches, net, training, training_function
+from tests.attach_models import batches, halves, net, token_batches, training, training_function
 
 pytestmark = pytest.mark.mindspore
 LIMIT, LINK = "65%", "2GB/s"
@@ -61,19 +62,25 @@ def plain_training(count: int = 3) -> tuple[list[bytes], dict[str, bytes]]:
     return run(step, batches(), count), values(step)
 
 
-@pytest.mark.parametrize(("name", "limit"), [("tiny", "60%"), ("tiny-prefill", "70%"), ("tiny-decode", "70%")])
-def test_results_and_parameters_are_the_same_bits_whatever_copies_take(name: str, limit: str) -> None:
-    from hyperoffload_core.mindspore_plugin.attach import attach
-
-    workload = build_workload(name)
-    expected = run(workload.cell, workload.batches, 4), values(workload.cell)
-    schedule = compiled(workload.cell, workload.inputs, limit)
+def same_bits(build: Callable[[], Any], inputs: Sequence[Any], limit: str) -> None:
+    plain = build()
+    expected = run(plain, inputs), values(plain)
+    schedule = compiled(plain, inputs[0], limit)
     for random_delay_ns in (0, 2_000_000):
-        workload = build_workload(name)
-        attached = attach(workload.cell, schedule, random_delay_ns=random_delay_ns)
-        assert (run(workload.cell, workload.batches, 4), values(workload.cell)) == expected
+        step = build()
+        attached = attach(step, schedule, random_delay_ns=random_delay_ns)
+        assert (run(step, inputs), values(step)) == expected
         assert attached.session is not None and attached.session.stats().bytes_in > 0
-        ho.detach(workload.cell)
+        ho.detach(step)
+
+
+@pytest.mark.parametrize(("name", "limit"), [("tiny", "60%"), ("tiny-prefill", "70%"), ("tiny-decode", "70%")])
+def test_results_and_parameters_of_workloads_are_the_same_bits_whatever_copies_take(name: str, limit: str) -> None:
+    same_bits(lambda: build_workload(name).cell, build_workload(name).batches, limit)
+
+
+def test_results_and_parameters_in_float16_are_the_same_bits() -> None:
+    same_bits(halves, token_batches(), "60%")
 
 
 def test_detached_it_goes_on_as_if_nothing_had_been() -> None:
@@ -239,20 +246,25 @@ def test_what_does_not_go_is_said_in_one_sentence() -> None:
 
 
 def test_a_failed_step_is_one_sentence_and_the_next_call_runs_under_the_schedule_again() -> None:
-    from hyperoffload_core.mindspore_plugin.attach import AttachError, attach
-
     losses, parameters = plain_training()
     step = training()
     before = values(step)
     attached = attach(step, training_schedule(), random_delay_ns=50_000_000)
     step.compile(*batches()[0])
-    assert attached.session is not None
-    stopper = threading.Timer(0.1, attached.session.abandon)
+    session, failed = attached.session, threading.Event()
+    assert session is not None
+
+    def abandon() -> None:
+        while not failed.wait(0.005):  # between steps there is nothing to abandon
+            session.abandon()
+
+    stopper = threading.Thread(target=abandon)
     stopper.start()
+    attached.release, release = lambda: (failed.set(), stopper.join(), release()), attached.release
     with pytest.raises(AttachError, match="the step stopped: "):
         for _ in range(20):
             step(*batches()[0])
-    stopper.join()
+    attached.release = release
     for parameter in step.get_parameters():
         parameter.set_data(
             Tensor(np.frombuffer(before[parameter.name], parameter.asnumpy().dtype).reshape(parameter.shape))
