@@ -88,7 +88,6 @@ class Attached:
     replaced: dict[str, Any] = field(default_factory=dict)
     live: LiveGraph | None = None
     _others: bool = False
-    _events: list[NDArray[np.void]] = field(default_factory=list)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         if self.detached or self.target is self.cell:
