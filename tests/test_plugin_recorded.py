@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hyperoffload_core.cost import measured_durations
 from hyperoffload_core.explain.explanation import explain
+from hyperoffload_core.graph_session import GraphModeError, require_runnable
 from hyperoffload_core.ir import storages_of
 from hyperoffload_core.metrics import live_curve
 from hyperoffload_core.mindspore_plugin.chain import Chain, Done, RunOp, Start, build_chain
@@ -22,6 +23,7 @@ from hyperoffload_core.recording import UNKNOWN_ADDRESS, Profile
 from hyperoffload_core.schedule import Schedule
 from tests.graphs import training
 from tests.naive_schedule import naive_schedule
+from tests.recomputations import random_recomputed_schedule
 from tests.valid_schedules import SOURCES, valid_schedule
 
 SEEDS = st.integers(0, 40)
@@ -216,3 +218,11 @@ def test_op_durations_for_the_compiler_come_from_steps_of_graph_mode() -> None:
     schedule = valid_schedule("none", 1)
     found = measured_durations([profile_of(schedule, 7, steps=5)])
     assert sum(found.ns) == pytest.approx(sorted(profile_of(schedule, 7, steps=5).steps.compute_ns)[2], rel=0.05)
+
+
+def test_a_schedule_that_runs_ops_again_is_refused_in_one_sentence() -> None:
+    graph, again = random_recomputed_schedule(Random(1))
+    assert len(again.graph.ops) > len(graph.ops)
+    with pytest.raises(GraphModeError, match=r"runs .* a second time, .*compile it without recomputation"):
+        require_runnable(again)
+    require_runnable(valid_schedule("hyperoffload", 1))
