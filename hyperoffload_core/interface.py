@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from hyperoffload_core.capture import capture as capture_cell
@@ -65,6 +66,9 @@ def capture(target: Any, inputs: Any, *, name: str = "", with_values: bool = Tru
 
     name = name or getattr(target, "__name__", type(target).__name__)
     inputs = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    for n, value in enumerate(inputs):
+        if isinstance(value, np.ndarray):
+            raise InterfaceError(f"input {n} is a numpy array; MindSpore compiles for mindspore.Tensor(array)")
     return capture_cell(as_cell(target), inputs, name=name, with_values=with_values)
 
 
@@ -151,6 +155,8 @@ def attach(
     from hyperoffload_core.mindspore_plugin.attach import attach as attach_schedule
 
     given = read_schedule(Path(schedule)) if isinstance(schedule, Path | str) else schedule
+    if not isinstance(given, Schedule):
+        raise InterfaceError(f"attach takes a schedule or a schedule file, not a value of type {type(given).__name__}")
     return attach_schedule(target, given, pool_folder=None if pool_folder is None else Path(pool_folder), paced=paced)
 
 

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MethodType
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -227,7 +228,7 @@ class Attached:
             self.session = None
 
 
-_ATTACHED: WeakValueDictionary[int, Attached] = WeakValueDictionary()
+_ATTACHED: WeakValueDictionary[tuple[int, ...], Attached] = WeakValueDictionary()
 # What of a cell is ours while it is attached.
 _REPLACED = ("compile", "compile_and_run")
 
@@ -261,7 +262,7 @@ def attach(
     _forget_compiled(cell)
     attached.replaced = {name: vars(cell)[name] for name in _REPLACED if name in vars(cell)}
     cell.compile, cell.compile_and_run = attached.compile, attached.compile_and_run
-    _ATTACHED[id(target)] = attached
+    _ATTACHED[_key(target)] = attached
     return attached
 
 
@@ -273,7 +274,7 @@ def detach(target: Any) -> None:
     attached = _attached(target.target if isinstance(target, Attached) else target)
     if attached is None:
         raise AttachError(f"{getattr(target, '__name__', type(target).__name__)} has no schedule to detach")
-    del _ATTACHED[id(attached.target)]
+    del _ATTACHED[_key(attached.target)]
     attached.detached = True
     for name in _REPLACED:
         delattr(attached.cell, name)
@@ -283,8 +284,13 @@ def detach(target: Any) -> None:
 
 
 def _attached(target: Any) -> Attached | None:
-    found = _ATTACHED.get(id(target))
-    return found if found is not None and found.target is target else None
+    found = _ATTACHED.get(_key(target))
+    return found if found is not None and _key(found.target) == _key(target) else None
+
+
+def _key(target: Any) -> tuple[int, ...]:
+    """A method is another object each time it is asked for."""
+    return (id(target.__self__), id(target.__func__)) if isinstance(target, MethodType) else (id(target),)
 
 
 def _pool_slots(graph: Graph, storages: Sequence[int]) -> tuple[dict[int, int], int]:
