@@ -213,6 +213,25 @@ def test_a_jit_function_runs_by_what_attach_returns(mode: int) -> None:
     assert values(parameters) == values(others)
 
 
+class Owner:
+    def __init__(self) -> None:
+        self.net = net()
+
+    @ms.jit
+    def twice(self, x):  # type: ignore[no-untyped-def]
+        return self.net(x) * 2
+
+
+def test_a_jit_method_is_attached_and_detached_by_its_name() -> None:
+    owner, x = Owner(), batches()[0][0]
+    expected = bits(owner.twice(x))
+    step = ho.attach(owner.twice, compiled(owner.twice, x, "80%"))
+    assert bits(step(x)) == expected
+    assert step.session is not None and step.session.stats().bytes_in > 0
+    ho.detach(owner.twice)
+    assert bits(owner.twice(x)) == expected
+
+
 def test_a_saved_schedule_and_a_pool_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "step.json.gz"
     write_schedule(training_schedule(), path)
@@ -233,6 +252,10 @@ def test_what_does_not_go_is_said_in_one_sentence() -> None:
     ho.detach(step)
     with pytest.raises(UserError, match="a cell or a function can be given, not an int"):
         ho.attach(3, training_schedule())
+    with pytest.raises(UserError, match="not a value of type int"):
+        ho.attach(step, 3)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="input 0 is a numpy array"):
+        ho.compile(step, batches()[0][0].asnumpy())
     with pytest.raises(UserError, match="needs its inputs"):
         ho.compile(step)
     ms.set_context(mode=ms.PYNATIVE_MODE)
