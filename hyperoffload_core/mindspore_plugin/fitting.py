@@ -60,6 +60,8 @@ def movable_storages(
                 movable.add(number)
         elif storage.tensor_class == "input":
             stays[storage.name] = "an input, which the caller holds"
+        elif storage.tensor_class == "output" and schedule.homes[number] == "pool":
+            stays[storage.name] = "a result, which the caller gets"
         elif number not in roots:
             stays[storage.name] = "no single op of the graph gives it as a whole"
         else:
