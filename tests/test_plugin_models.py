@@ -50,6 +50,7 @@ def three_steps(cell: Any, inputs: Any) -> tuple[list[list[bytes]], dict[str, by
     [
         ("optimizers.py:sgd", "50%"),
         ("mlp.py:half", "80%"),
+        ("mlp.py:half_tanh", "85%"),
         ("inference.py:in_place", "70%"),
         ("inference.py:counting", "70%"),
         ("inference.py:views", "80%"),

@@ -11,6 +11,12 @@ from hyperoffload_core.mindspore_plugin.nodes import LiveGraph
 from hyperoffload_core.schedule import Schedule
 
 PAGE_BYTES = 4096
+# Ops that MindSpore 2.10 on CPU computes in float16 itself. The others it computes in float32, and hands that on, not
+# rounded, to what computes in float32 too; a copy in float16 would round it.
+FLOAT16_PRIMITIVES = frozenset(
+    ("Add", "AddN", "BroadcastTo", "Cast", "Concat", "Div", "Maximum", "Mul", "Neg", "ReLU", "Select", "Split")
+    + ("Stack", "Sub", "Tile", "Transpose")
+)
 
 
 class AttachError(UserError):
@@ -64,6 +70,12 @@ def movable_storages(
             stays[storage.name] = "a result, which the caller gets"
         elif number not in roots:
             stays[storage.name] = "no single op of the graph gives it as a whole"
+        elif storage.dtype in ("float16", "bfloat16") and not _writers(live.graph, number) <= FLOAT16_PRIMITIVES:
+            stays[storage.name] = "MindSpore on CPU computes it in float32, which a 16-bit copy would round"
         else:
             movable.add(number)
     return movable, stays
+
+
+def _writers(graph: Graph, storage: int) -> set[str]:
+    return {graph.ops[a.op].primitive for a in graph.accesses[storage] if a.writes}

@@ -48,3 +48,26 @@ def half():
 def lost_update():
     net = Half()
     return nn.TrainOneStepCell(net, nn.RMSProp(net.trainable_params(), 1e-2)).set_train(), _data()
+
+
+class HalfTanh(nn.Cell):
+    """Tanh is computed in float32 on CPU, and so is its gradient, which takes the result before it is rounded."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = ms.Parameter(Tensor(np.random.default_rng(5).normal(size=(40, 48)).astype(np.float16)))
+        self.layers = nn.SequentialCell([nn.Dense(48, 48, has_bias=False, dtype=ms.float16) for _ in range(3)])
+
+    def construct(self, x, y):
+        x = ops.matmul(x[:, :1].astype(ms.float16), self.table[:1])
+        for layer in self.layers:
+            x = ops.tanh(layer(x))
+        return ops.abs(x.astype(ms.float32).sum() - y).mean()
+
+
+def half_tanh():
+    ms.set_seed(3)
+    net = HalfTanh()
+    random = np.random.default_rng(4)
+    data = tuple(Tensor(random.normal(size=(64, n)).astype(np.float32)) for n in (16, 8))
+    return nn.TrainOneStepCell(net, nn.AdamWeightDecay(net.trainable_params(), 1e-2)).set_train(), data
