@@ -14,8 +14,24 @@ PAGE_BYTES = 4096
 # Ops that MindSpore 2.10 on CPU computes in float16 itself. The others it computes in float32, and hands that on, not
 # rounded, to what computes in float32 too; a copy in float16 would round it.
 FLOAT16_PRIMITIVES = frozenset(
-    ("Add", "AddN", "BroadcastTo", "Cast", "Concat", "Div", "Maximum", "Mul", "Neg", "ReLU", "Select", "Split")
-    + ("Stack", "Sub", "Tile", "Transpose")
+    (
+        "Add",
+        "AddN",
+        "BroadcastTo",
+        "Cast",
+        "Concat",
+        "Div",
+        "Maximum",
+        "Mul",
+        "Neg",
+        "ReLU",
+        "Select",
+        "Split",
+        "Stack",
+        "Sub",
+        "Tile",
+        "Transpose",
+    )
 )
 
 
