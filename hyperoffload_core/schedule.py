@@ -347,18 +347,19 @@ def _integers(values: Any) -> tuple[int, ...]:
     return tuple(values)
 
 
-def write_schedule(schedule: Schedule, path: Path) -> None:
+def write_schedule(schedule: Schedule, path: Path | str) -> None:
     """Write ``.json`` or ``.json.gz``; the file appears whole or not at all."""
+    path = Path(path)
     data = json.dumps(to_document(schedule), separators=(",", ":")).encode()
     if path.name.endswith(".gz"):
         data = gzip.compress(data, compresslevel=6, mtime=0)
     write_whole(path, data)
 
 
-def read_schedule(path: Path) -> Schedule:
+def read_schedule(path: Path | str) -> Schedule:
     """Read what `write_schedule` wrote. Raises `ScheduleFileError` with the file's name."""
     try:
-        document = read_json(path)
+        document = read_json(Path(path))
     except (OSError, ValueError, EOFError) as error:
         raise ScheduleFileError(f"{path}: not a schedule file ({getattr(error, 'strerror', None) or error})") from error
     if not isinstance(document, dict):

@@ -28,6 +28,8 @@ def test_a_written_schedule_is_read_back_the_same(tmp_path: Path, name: str) -> 
     assert again == schedule and again.hash == schedule.hash and again.graph.hash == schedule.graph.hash
     verify(again)
     assert [p.name for p in tmp_path.iterdir()] == [name]
+    write_schedule(schedule, str(tmp_path / name))
+    assert read_schedule(str(tmp_path / name)) == schedule
 
 
 @settings(max_examples=40, deadline=None)
