@@ -232,6 +232,32 @@ def test_a_jit_method_is_attached_and_detached_by_its_name() -> None:
     assert bits(owner.twice(x)) == expected
 
 
+def test_functions_compiled_before_go_on_with_the_parameters_while_attached_and_afterwards() -> None:
+    (function, parameters), (plain, expected), step = training_function(), training_function(), training()
+
+    @ms.jit
+    def reads(x: Tensor) -> Tensor:
+        return step.network.backbone_network(x)
+
+    assert run(function, batches()) == run(plain, batches())
+    attached = ho.attach(function, compiled(function, batches()[0]))
+    assert run(attached, batches()) == run(plain, batches())
+    assert run(function, batches()) == run(plain, batches())
+    ho.detach(function)
+    assert run(function, batches()) == run(plain, batches())
+    assert values(parameters) == values(expected)
+
+    x = batches()[0][0]
+    seen = [bits(reads(x))]
+    ho.attach(step, training_schedule())
+    for leave in (lambda: None, lambda: ho.detach(step)):
+        leave()
+        run(step, batches())
+        seen.append(bits(reads(x)))
+        assert seen[-1] == bits(step.network.backbone_network(x))
+    assert len(set(seen)) == 3
+
+
 def test_a_saved_schedule_and_a_pool_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "step.json.gz"
     write_schedule(training_schedule(), path)

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor
-from mindspore.graph.api import _cell_graph_executor, _pynative_executor
+from mindspore.graph.api import JitExecutor_, _cell_graph_executor, _pynative_executor, ms_compile_cache
 from numpy.typing import NDArray
 
 from hyperoffload_core.capture.functions import as_cell, positional
@@ -313,8 +313,16 @@ def _give_back_free_memory() -> None:
 
 
 def _forget_compiled(cell: Any) -> None:
-    """MindSpore compiles the cell anew at its next call."""
+    """MindSpore compiles the cell, and every function of `mindspore.jit`, anew at its next call.
+
+    What such a function was compiled to goes on with the memory that a parameter had before ``set_data``, where cells
+    take over the new one. So none must outlive a change of memory.
+    """
     cell.phase_cache.clear()
     if cell.compile_cache:
         _cell_graph_executor.del_net_res(cell, cell.compile_cache)
         cell.compile_cache.clear()
+    if ms_compile_cache:
+        _cell_graph_executor.del_net_res(None, ms_compile_cache)
+        JitExecutor_.get_instance().del_net_res(None, ms_compile_cache)
+        ms_compile_cache.clear()
