@@ -61,22 +61,14 @@ def take_values(cell: Any, mindir: Path) -> None:
 
 
 def insert(cell: Any, inputs: Any, schedule_file: Path, kernels: str) -> None:
-    """Compile the cell with the schedule's cache operators in its graph, as calls of the kernels."""
+    """Attach the cell as on Ascend, with the cache operators as calls of the kernels."""
     from hyperoffload_core.mindspore_plugin import passes
-    from hyperoffload_core.mindspore_plugin.ascend import plan_ascend
-    from hyperoffload_core.mindspore_plugin.edits import plan_text
-    from hyperoffload_core.mindspore_plugin.nodes import live_graph
+    from hyperoffload_core.mindspore_plugin.on_ascend import AttachedOnAscend
     from hyperoffload_core.schedule import read_schedule
 
-    live = live_graph(cell, inputs, "test")
-    plan = plan_ascend(live, read_schedule(schedule_file)).plan
     passes.register("cpu")
     passes._library().hyperoffload_pass_set_kernels(os.fsencode(kernels))
-    passes.set_plan(plan_text(plan))
-    cell.compile(*inputs)
-    said = passes.report()
-    passes.set_plan("")
-    assert isinstance(said, passes.Applied), said
+    AttachedOnAscend(cell, cell, read_schedule(schedule_file)).compile(*inputs)
 
 
 if __name__ == "__main__":

@@ -19,41 +19,23 @@ from weakref import WeakValueDictionary
 
 import mindspore as ms
 import numpy as np
-from mindspore import Parameter, Tensor
+from mindspore import Tensor
 from mindspore.graph.api import JitExecutor_, _cell_graph_executor, _pynative_executor, ms_compile_cache
 from numpy.typing import NDArray
 
 from hyperoffload_core.capture.functions import as_cell, positional
 from hyperoffload_core.capture.mindir import graph_mode
 from hyperoffload_core.capture.roles import all_parameters
-from hyperoffload_core.ir import Graph
 from hyperoffload_core.mindspore_plugin import passes
 from hyperoffload_core.mindspore_plugin.chain import Chain, build_chain
-from hyperoffload_core.mindspore_plugin.edits import plan_text
+from hyperoffload_core.mindspore_plugin.edits import Plan, plan_text
 from hyperoffload_core.mindspore_plugin.fitting import PAGE_BYTES, AttachError, movable_storages, refuse_other_graph
 from hyperoffload_core.mindspore_plugin.insertion import last_readers, plan_edits, tensor_roots
-from hyperoffload_core.mindspore_plugin.kernels import EVENT, Kernels, Region, Session, load_kernels, open_session
+from hyperoffload_core.mindspore_plugin.kernels import EVENT, Kernels, Session, load_kernels, open_session
 from hyperoffload_core.mindspore_plugin.nodes import LiveGraph, live_graph
+from hyperoffload_core.mindspore_plugin.parameters import Owned, pool_slots, take_parameters
 from hyperoffload_core.mindspore_plugin.resident import with_releases
 from hyperoffload_core.schedule import Schedule
-
-TENSOR_ALIGNMENT = 64
-
-
-@dataclass(frozen=True)
-class Owned:
-    """A parameter and the region its values are in."""
-
-    parameter: Parameter
-    region: Region
-    values: NDArray[Any]
-    home: str
-
-    def adopt(self) -> None:
-        """Take over whatever memory the parameter was given since (``set_data``, a loaded checkpoint)."""
-        if self.parameter.data_ptr() != self.values.ctypes.data:
-            self.values[...] = self.parameter.asnumpy()
-            self.parameter.set_data(Tensor.from_numpy(self.values))
 
 
 @dataclass(frozen=True)
@@ -76,10 +58,10 @@ class Attached:
     target: Any
     cell: Any
     schedule: Schedule
-    kernels: Kernels
-    folder: Path | None
-    paced: bool
-    marks: bool
+    kernels: Kernels | None = None
+    folder: Path | None = None
+    paced: bool = True
+    marks: bool = False
     random_delay_ns: int = 0
     session: Session | None = None
     owned: list[Owned] = field(default_factory=list)
@@ -104,10 +86,15 @@ class Attached:
     def name(self) -> str:
         return getattr(self.target, "__name__", type(self.target).__name__)
 
+    @property
+    def is_inserted(self) -> bool:
+        """Whether the cell's compiled graph is under the schedule."""
+        return self.session is not None
+
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """In the place of ``cell.compile``: a graph that is not compiled yet is compiled with the schedule."""
-        if self.session is None:
-            self._insert(args, kwargs)
+        if not self.is_inserted:
+            self.insert(args, kwargs)
             return
         known = len(self.cell.compile_cache)
         with graph_mode():
@@ -135,7 +122,7 @@ class Attached:
             said = self.session.abandon()
             # MindSpore never runs a compiled graph again once a step of it has failed; the next call compiles anew.
             self.release()
-            _forget_compiled(self.cell)
+            self.forget_compiled()
             if said and isinstance(error, Exception):
                 raise AttachError(f"the step stopped: {said}") from error
             raise
@@ -144,19 +131,40 @@ class Attached:
         """What the kernels recorded since the last call (`kernels.EVENT`)."""
         return np.empty(0, EVENT) if self.session is None else self.session.take_events()
 
-    def _insert(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def refuse_named(self, kwargs: Mapping[str, Any]) -> None:
+        """Raise `AttachError` for inputs that are given by name."""
         if kwargs:
             raise AttachError(f"{self.name} takes {next(iter(kwargs))!r} by name only, which a schedule does not cover")
+
+    def forget_compiled(self) -> None:
+        """MindSpore compiles the cell, and every function of `mindspore.jit`, anew at its next call.
+
+        What such a function was compiled to goes on with the memory that a parameter had before ``set_data``, where
+        cells take over the new one. So none must outlive a change of memory.
+        """
+        self.cell.phase_cache.clear()
+        if self.cell.compile_cache:
+            _cell_graph_executor.del_net_res(self.cell, self.cell.compile_cache)
+            self.cell.compile_cache.clear()
+        if ms_compile_cache:
+            _cell_graph_executor.del_net_res(None, ms_compile_cache)
+            JitExecutor_.get_instance().del_net_res(None, ms_compile_cache)
+            ms_compile_cache.clear()
+
+    def insert(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Compile the cell for these inputs under the schedule. Raises `AttachError`."""
+        self.refuse_named(kwargs)
         live = self.live or live_graph(self.cell, args, self.schedule.graph.name)
-        _forget_compiled(self.cell)
+        self.forget_compiled()
         refuse_other_graph(live.graph, self.schedule.graph.original)
+        assert self.kernels is not None
         roots = tensor_roots(live)
         parameters = all_parameters(self.cell)
         movable, stays = movable_storages(live, self.schedule, roots, parameters)
         readers = last_readers(self.schedule)
         tensors = {s: p for s, p in readers.items() if s in roots}
         chain = with_releases(build_chain(self.schedule, movable, tensors), self.schedule, readers, roots)
-        slots, pool_bytes = _pool_slots(self.schedule.graph, sorted({m.storage for m in chain.moves}))
+        slots, pool_bytes = pool_slots(self.schedule.graph, sorted({m.storage for m in chain.moves}))
         hardware = self.schedule.hardware
         self.session = session = open_session(
             self.kernels,
@@ -171,10 +179,12 @@ class Attached:
         self._close = weakref.finalize(self, session.close)
         self._close.atexit = False
         try:
-            regions = self._take_parameters(live, {m.storage for m in chain.moves}, slots, parameters)
+            moved = {m.storage for m in chain.moves}
+            taken = take_parameters(session, self.schedule, live.parameters, moved, slots, parameters)
+            self.owned = list(taken.values())
             for move in chain.moves:
-                if move.storage in regions:
-                    session.region_command(move.index, move.kind, regions[move.storage])
+                if move.storage in taken:
+                    session.region_command(move.index, move.kind, taken[move.storage].region)
                 else:
                     size = self.schedule.graph.storages[move.storage].bytes
                     session.tensor_command(move.index, move.kind, size, slots[move.storage])
@@ -182,46 +192,17 @@ class Attached:
                 session.command_after(move.index, move.after)
             _give_back_free_memory()
             plan = plan_edits(live, self.schedule, chain, session.kernel_id, marks=self.marks)
-            passes.set_plan(plan_text(plan))
-            try:
-                with graph_mode():
-                    type(self.cell).compile(self.cell, *args)
-            finally:
-                said = passes.report()
-                passes.set_plan("")
-            if not isinstance(said, passes.Applied):
-                reason = said.reason if said is not None else "MindSpore ran no pass on the graph"
-                raise AttachError(f"MindSpore's graph did not take the schedule: {reason}")
+            said = compile_with_plan(self.cell, args, plan)
         except BaseException:
             self.release()
             raise
         self.inserted = Inserted(said.new_nodes, said.changed_inputs, stays)
         self.chain = chain
 
-    def _take_parameters(
-        self, live: LiveGraph, moved: set[int], slots: Mapping[int, int], parameters: Mapping[str, Parameter]
-    ) -> dict[int, Region]:
-        assert self.session is not None
-        regions: dict[int, Region] = {}
-        for storage in sorted(moved & live.parameters.keys()):
-            parameter = parameters[live.parameters[storage]]
-            value = parameter.asnumpy()
-            region = self.session.region(value.nbytes, slots[storage])
-            values = region.memory.view(value.dtype).reshape(value.shape)
-            values[...] = value
-            parameter.set_data(Tensor.from_numpy(values))
-            region.to_pool()
-            if self.schedule.homes[storage] == "device":
-                region.to_device()
-            regions[storage] = region
-            self.owned.append(Owned(parameter, region, values, self.schedule.homes[storage]))
-        return regions
-
     def release(self) -> None:
         """The parameters' values come back into memory MindSpore owns, and the pool goes."""
         for owned in self.owned:
-            if owned.parameter.data_ptr() == owned.values.ctypes.data:
-                owned.parameter.set_data(Tensor(owned.values.copy()))
+            owned.give_back()
         self.owned.clear()
         if self.session is not None:
             self._close()
@@ -248,18 +229,25 @@ def attach(
     A cell may be called as before; a function, which nothing can be put into, is called by what this returns. The pool
     is shared memory, or a file without a name in ``pool_folder``. ``paced`` holds copies back to the links of the
     schedule's hardware; ``marks`` records when every op ran; ``live`` is the graph for the same inputs where it is
-    known, which saves a compile. Raises `UserError` kinds where MindSpore's mode, version
-    or the compiler does not fit; the next call raises `AttachError` where the graph is another one than the schedule's.
+    known, which saves a compile. On Ascend, where none of this has run, MindSpore's own cache operators move everything
+    and only ``live`` counts. Raises `UserError` kinds where MindSpore's mode, version or the compiler does not fit; the
+    next call raises `AttachError` where the graph is another one than the schedule's.
     """
     if (there := _attached(target)) is not None:
         raise AttachError(f"{there.name} has a schedule already; detach it first")
     cell = as_cell(target)
     if cell is target and ms.get_context("mode") != ms.GRAPH_MODE:
         raise AttachError("the schedule needs graph mode; call mindspore.set_context(mode=mindspore.GRAPH_MODE) before")
-    kernels = load_kernels(passes.prepare())
-    passes.register("cpu")
-    attached = Attached(target, cell, schedule, kernels, pool_folder, paced, marks, random_delay_ns, live=live)
-    _forget_compiled(cell)
+    if ms.get_context("device_target") == "Ascend":
+        from hyperoffload_core.mindspore_plugin.on_ascend import AttachedOnAscend
+
+        passes.register("ascend")
+        attached: Attached = AttachedOnAscend(target, cell, schedule, live=live)
+    else:
+        kernels = load_kernels(passes.prepare())
+        passes.register("cpu")
+        attached = Attached(target, cell, schedule, kernels, pool_folder, paced, marks, random_delay_ns, live=live)
+    attached.forget_compiled()
     attached.replaced = {name: vars(cell)[name] for name in _REPLACED if name in vars(cell)}
     cell.compile, cell.compile_and_run = attached.compile, attached.compile_and_run
     _ATTACHED[_key(target)] = attached
@@ -279,7 +267,7 @@ def detach(target: Any) -> None:
     for name in _REPLACED:
         delattr(attached.cell, name)
     vars(attached.cell).update(attached.replaced)
-    _forget_compiled(attached.cell)
+    attached.forget_compiled()
     attached.release()
 
 
@@ -293,15 +281,19 @@ def _key(target: Any) -> tuple[int, ...]:
     return (id(target.__self__), id(target.__func__)) if isinstance(target, MethodType) else (id(target),)
 
 
-def _pool_slots(graph: Graph, storages: Sequence[int]) -> tuple[dict[int, int], int]:
-    """Where each storage is in the pool, and the pool's size."""
-    slots: dict[int, int] = {}
-    end = 0
-    for storage in storages:
-        alignment = PAGE_BYTES if graph.storages[storage].persistent else TENSOR_ALIGNMENT
-        slots[storage] = start = -(-end // alignment) * alignment
-        end = start + -(-graph.storages[storage].bytes // alignment) * alignment
-    return slots, end
+def compile_with_plan(cell: Any, inputs: Sequence[Any], plan: Plan) -> passes.Applied:
+    """Compile the cell in graph mode with the plan's edits. Raises `AttachError` where its graph does not take them."""
+    passes.set_plan(plan_text(plan))
+    try:
+        with graph_mode():
+            type(cell).compile(cell, *inputs)
+    finally:
+        said = passes.report()
+        passes.set_plan("")
+    if not isinstance(said, passes.Applied):
+        reason = said.reason if said is not None else "MindSpore ran no pass on the graph"
+        raise AttachError(f"MindSpore's graph did not take the schedule: {reason}")
+    return said
 
 
 def _give_back_free_memory() -> None:
@@ -310,19 +302,3 @@ def _give_back_free_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
-
-
-def _forget_compiled(cell: Any) -> None:
-    """MindSpore compiles the cell, and every function of `mindspore.jit`, anew at its next call.
-
-    What such a function was compiled to goes on with the memory that a parameter had before ``set_data``, where cells
-    take over the new one. So none must outlive a change of memory.
-    """
-    cell.phase_cache.clear()
-    if cell.compile_cache:
-        _cell_graph_executor.del_net_res(cell, cell.compile_cache)
-        cell.compile_cache.clear()
-    if ms_compile_cache:
-        _cell_graph_executor.del_net_res(None, ms_compile_cache)
-        JitExecutor_.get_instance().del_net_res(None, ms_compile_cache)
-        ms_compile_cache.clear()

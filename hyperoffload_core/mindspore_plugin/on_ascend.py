@@ -1,0 +1,41 @@
+"""A cell attached on Ascend: MindSpore's own operators and kernels do all that moves; only the graph is ours.
+
+There is no session, no region and no recording: what a step did is for MindSpore's profiler to say. None of this has
+run on Ascend; the same edits run on CPU in the tests, with kernels that stand in for Ascend's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hyperoffload_core.mindspore_plugin.ascend import plan_ascend
+from hyperoffload_core.mindspore_plugin.attach import Attached, Inserted, compile_with_plan
+from hyperoffload_core.mindspore_plugin.fitting import refuse_other_graph
+from hyperoffload_core.mindspore_plugin.nodes import live_graph
+
+
+class AttachedOnAscend(Attached):
+    """See `Attached`; parameters stay MindSpore's."""
+
+    @property
+    def is_inserted(self) -> bool:
+        return self.inserted is not None
+
+    def compile_and_run(self, *args: Any, **kwargs: Any) -> Any:
+        self.cell.compile(*args, **kwargs)
+        # A compiled graph that MindSpore keeps under its phase would be run past this.
+        self.cell.phase_cache.clear()
+        return type(self.cell).compile_and_run(self.cell, *args, **kwargs)
+
+    def insert(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self.refuse_named(kwargs)
+        live = self.live or live_graph(self.cell, args, self.schedule.graph.name)
+        self.forget_compiled()
+        refuse_other_graph(live.graph, self.schedule.graph.original)
+        planned = plan_ascend(live, self.schedule)
+        said = compile_with_plan(self.cell, args, planned.plan)
+        self.inserted = Inserted(said.new_nodes, said.changed_inputs, planned.stays)
+
+    def release(self) -> None:
+        self.inserted = None
