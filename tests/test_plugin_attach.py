@@ -129,6 +129,20 @@ def test_what_python_assigns_between_steps_counts() -> None:
     ho.detach(step)
 
 
+def test_a_parameter_of_another_shape_is_refused() -> None:
+    step = training()
+    attached = ho.attach(step, training_schedule())
+    run(step, batches(), 1)
+    moved = attached.owned[0].parameter
+    shape = moved.shape
+    moved.set_data(Tensor(np.zeros((1, *shape[1:]), np.float32)), slice_shape=True)
+    with pytest.raises(AttachError, match=r"was given the shape \(1.*; detach, and compile the schedule again"):
+        step(*batches()[0])
+    moved.set_data(Tensor(np.zeros(shape, np.float32)), slice_shape=True)
+    run(step, batches(), 1)
+    ho.detach(step)
+
+
 def test_several_cells_in_one_process_also_with_the_same_weights() -> None:
     step, other, reader = training(), training(), net()
     inference = compiled(reader, batches()[0][:1], "80%")

@@ -10,7 +10,7 @@ from mindspore import Parameter, Tensor
 from numpy.typing import NDArray
 
 from hyperoffload_core.ir import Graph
-from hyperoffload_core.mindspore_plugin.fitting import PAGE_BYTES
+from hyperoffload_core.mindspore_plugin.fitting import PAGE_BYTES, AttachError
 from hyperoffload_core.mindspore_plugin.kernels import Region, Session
 from hyperoffload_core.schedule import Schedule
 
@@ -28,7 +28,13 @@ class Owned:
     def adopt(self) -> None:
         """Take over whatever memory the parameter was given since (``set_data``, a loaded checkpoint)."""
         if self.parameter.data_ptr() != self.values.ctypes.data:
-            self.values[...] = self.parameter.asnumpy()
+            given = self.parameter.asnumpy()
+            if given.shape != self.values.shape:
+                raise AttachError(
+                    f"{self.parameter.name} was given the shape {given.shape}, and the schedule was made for "
+                    f"{self.values.shape}; detach, and compile the schedule again"
+                )
+            self.values[...] = given
             self.parameter.set_data(Tensor.from_numpy(self.values))
 
     def give_back(self) -> None:
