@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from playwright.sync_api import Browser
 from profiles_samples import keep_schedule, offload_schedule, profile_of
 
 from hyperoffload_core.errors import UserError
@@ -301,25 +302,24 @@ def test_the_picture_has_a_line_per_profile_and_a_polygon_per_lane(profiles: lis
 
 
 @pytest.mark.browser
-def test_the_report_draws_offline_in_a_browser(profiles: list[LabelledProfile], tmp_path: Path) -> None:
-    from playwright.sync_api import sync_playwright
-
+def test_the_report_draws_offline_in_a_browser(
+    profiles: list[LabelledProfile], tmp_path: Path, browser: Browser
+) -> None:
     path = tmp_path / "report.html"
     named = [*profiles, LabelledProfile(HOSTILE, profiles[0].profile)]
     export_comparison(named, path)
     problems: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        page = browser.new_context(offline=True, color_scheme="dark").new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-        page.on("request", lambda request: problems.append(request.url) if request.url != path.as_uri() else None)
-        page.goto(path.as_uri())
-        page.wait_for_selector("html[data-ready=yes]", timeout=30_000)
-        assert page.locator("#gantt .scatterlayer path.js-fill").count() == 9
-        assert page.locator("#memory .scatterlayer .trace").count() == 6
-        # A zoom of the memory curve is a zoom of the Gantt chart.
-        page.evaluate("Plotly.relayout('memory', {'xaxis.range[0]': 100, 'xaxis.range[1]': 200})")
-        page.wait_for_function("document.getElementById('gantt').layout.xaxis.range[1] === 200")
-        browser.close()
+    context = browser.new_context(offline=True, color_scheme="dark")
+    page = context.new_page()
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on("request", lambda request: problems.append(request.url) if request.url != path.as_uri() else None)
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-ready=yes]", timeout=30_000)
+    assert page.locator("#gantt .scatterlayer path.js-fill").count() == 9
+    assert page.locator("#memory .scatterlayer .trace").count() == 6
+    # A zoom of the memory curve is a zoom of the Gantt chart.
+    page.evaluate("Plotly.relayout('memory', {'xaxis.range[0]': 100, 'xaxis.range[1]': 200})")
+    page.wait_for_function("document.getElementById('gantt').layout.xaxis.range[1] === 200")
+    context.close()
     assert [p for p in problems if not p.startswith("blob:")] == []
