@@ -56,6 +56,12 @@ def test_every_property_that_a_callback_takes_has_a_shape(app: dash.Dash) -> Non
             "run-window",
         ),
         ("run-group.value", {"run.data": RUN, "run-show.value": "measured", "run-cursor.data": 5}, "run-alive-body"),
+        ("run-drawn-first.data", {"run.data": RUN, "run-show.value": "measured", "run-search.value": ""}, "run-rest"),
+        (
+            "tiers-chart-window.data",
+            {"run.data": RUN, "run-show.value": "measured", "tiers-rows.data": [0], "run-cursor.data": 5},
+            "tiers-chart",
+        ),
         ("graph-hops.value", {"graph.data": {"run": 1, "query": {"op": "1"}}, "graph-stages.value": "both"}, ""),
         ("compare-tab.value", {"compare-by.value": "layer", "compare.data": {"runs": [1, 1], "baseline": 1}}, ""),
         ("runs-grid.getRowsRequest", {"runs-asked.data": {}}, ""),
@@ -102,3 +108,10 @@ def test_shapes_are_those_of_single_values_and_of_all_in_a_pattern() -> None:
     several = [{"id": {"option": "a", "kind": "switch"}, "property": "checked", "value": value} for value in (True, 1)]
     assert unsent([one]) == []
     assert unsent([one | {"value": {"kind": "layer", "id": 3}}, several]) == ["run-picked.data", "kind.checked"]
+
+
+def test_the_window_of_a_chart_in_sight_is_what_pages_send() -> None:
+    for chart in ("tiers-chart-window", "addresses-chart-window"):
+        for window in (None, [0, 5]):
+            assert unsent([{"id": chart, "property": "data", "value": {"window": window}}]) == []
+        assert unsent([{"id": chart, "property": "data", "value": [0, 5]}]) == [f"{chart}.data"]

@@ -40,6 +40,7 @@ class RunShown(TypedDict):
     numbered: bool
     picked: Picked | None
     peak_ns: Whole
+    group: NotRequired[str]
 
 
 class Point(TypedDict, total=False):
@@ -171,6 +172,12 @@ class Question(TypedDict, total=False):
 
 
 Window = tuple[Whole, Whole]
+
+
+class InSight(TypedDict):
+    window: Window | None
+
+
 # By id and property, or by property for all others. A dict id goes by its first name.
 SENT: dict[str, Any] = {
     "n_clicks": Whole | None,
@@ -205,9 +212,9 @@ SENT: dict[str, Any] = {
     "tiers-added.data": list[Id],
     "tiers-search.value": str | None,
     "tiers-classes.value": list[str] | None,
-    "tiers-chart-window.data": Window | None,
+    "tiers-chart-window.data": InSight | None,
     "addresses-places.data": tuple[Number, Number] | None,
-    "addresses-chart-window.data": Window | None,
+    "addresses-chart-window.data": InSight | None,
     "graph.data": GraphShown,
     "graph-picked.data": str | None,
     "graph-hops.value": Digits,

@@ -94,7 +94,7 @@ def register(app: dash.Dash, shared: State) -> None:
     )
     def show_rest(_: bool, text: str | None, run: dict[str, Any], show: str) -> Any:
         """What explains the timeline, asked for once it is on the screen (assets/brush.js)."""
-        return below(shown_timeline(shared, run, show).main, text or "", run["group"]), run_search.help_text()
+        return below(shown_timeline(shared, run, show).main, text or "", run.get("group", "")), run_search.help_text()
 
 
 def layout(run_id: str = "", **query: str) -> Any:
