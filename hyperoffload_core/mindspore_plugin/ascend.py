@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 from hyperoffload_core.mindspore_plugin.chain import Chain, Done, Move, Release, RunOp, Start, build_chain
 from hyperoffload_core.mindspore_plugin.edits import Plan, Ref, SetInput
+from hyperoffload_core.mindspore_plugin.fitting import moved_storages, why_fixed
 from hyperoffload_core.mindspore_plugin.insertion import Editor, last_readers, tensor_roots
 from hyperoffload_core.mindspore_plugin.nodes import LiveGraph, Node
 from hyperoffload_core.schedule import Schedule
@@ -48,28 +49,14 @@ class AscendPlan:
 def plan_ascend(live: LiveGraph, schedule: Schedule) -> AscendPlan:
     """The edits that put a verified schedule of this graph into it. Raises `InsertionError`."""
     roots = tensor_roots(live)
-    stays = _stays(live, schedule, roots)
-    movable = {t.storage for t in schedule.transfers} - stays.keys()
+    reasons = {s: why_fixed(live, schedule, s, roots) for s in moved_storages(schedule)}
+    movable = {s for s, reason in reasons.items() if reason is None}
     chain = build_chain(schedule, movable, {s: p for s, p in last_readers(schedule).items() if s in roots})
     return AscendPlan(
         plan=_AscendEditor(live, schedule, chain).plan(),
-        stays={schedule.graph.storages[s].name: reason for s, reason in stays.items()},
+        stays={schedule.graph.storages[s].name: reason for s, reason in reasons.items() if reason is not None},
         in_pool=tuple(live.parameters[s] for s in sorted(movable) if schedule.homes[s] == "pool"),
     )
-
-
-def _stays(live: LiveGraph, schedule: Schedule, roots: Mapping[int, str]) -> dict[int, str]:
-    """Why each storage that the schedule moves and the graph cannot stays on the device."""
-    stays: dict[int, str] = {}
-    for number in sorted({t.storage for t in schedule.transfers}):
-        storage = schedule.graph.storages[number]
-        if storage.persistent and number not in live.parameters:
-            stays[number] = "a constant of the graph, which MindSpore keeps"
-        elif storage.tensor_class == "input":
-            stays[number] = "an input, which the caller holds"
-        elif not storage.persistent and number not in roots:
-            stays[number] = "no single op of the graph gives it as a whole"
-    return stays
 
 
 class _AscendEditor(Editor):

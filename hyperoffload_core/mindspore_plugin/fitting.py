@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
 
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.ir import Graph
@@ -11,6 +10,7 @@ from hyperoffload_core.mindspore_plugin.nodes import LiveGraph
 from hyperoffload_core.schedule import Schedule
 
 PAGE_BYTES = 4096
+CONSTANT = "a constant of the graph, which MindSpore keeps"
 # Ops that MindSpore 2.10 on CPU computes in float16 itself. The others it computes in float32, and hands that on, not
 # rounded, to what computes in float32 too; a copy in float16 would round it.
 FLOAT16_PRIMITIVES = frozenset(
@@ -65,32 +65,49 @@ def refuse_other_graph(live: Graph, scheduled: Graph) -> None:
         raise AttachError(f"the cell has other parameters than the schedule; {again}")
 
 
+def moved_storages(schedule: Schedule) -> list[int]:
+    """The storages that a schedule moves, ascending."""
+    return sorted({t.storage for t in schedule.transfers})
+
+
+def why_fixed(live: LiveGraph, schedule: Schedule, number: int, roots: Mapping[int, str]) -> str | None:
+    """Why nothing put into the graph can move a storage, on any target; None where something can."""
+    storage = schedule.graph.storages[number]
+    if storage.persistent:
+        return None if number in live.parameters else CONSTANT
+    if storage.tensor_class == "input":
+        return "an input, which the caller holds"
+    return None if number in roots else "no single op of the graph gives it as a whole"
+
+
 def movable_storages(
-    live: LiveGraph, schedule: Schedule, roots: Mapping[int, str], parameters: Mapping[str, Any]
+    live: LiveGraph, schedule: Schedule, roots: Mapping[int, str], parameters: Collection[str]
 ) -> tuple[set[int], dict[str, str]]:
-    """The storages that can move in graph mode, and why each other one that the schedule moves cannot."""
+    """The storages that can move in graph mode on CPU, and why each other one that the schedule moves cannot.
+
+    ``parameters`` are names of those that the cell has.
+    """
     movable, stays = set(), {}
-    for number in sorted({t.storage for t in schedule.transfers}):
-        storage = schedule.graph.storages[number]
-        if storage.persistent:
-            name = live.parameters.get(number)
-            if name is None or name not in parameters:
-                stays[storage.name] = "a constant of the graph, which MindSpore keeps"
-            elif storage.bytes < PAGE_BYTES:
-                stays[storage.name] = f"smaller than a page of memory ({PAGE_BYTES} bytes)"
-            else:
-                movable.add(number)
-        elif storage.tensor_class == "input":
-            stays[storage.name] = "an input, which the caller holds"
-        elif storage.tensor_class == "output" and schedule.homes[number] == "pool":
-            stays[storage.name] = "a result, which the caller gets"
-        elif number not in roots:
-            stays[storage.name] = "no single op of the graph gives it as a whole"
-        elif storage.dtype in ("float16", "bfloat16") and not _writers(live.graph, number) <= FLOAT16_PRIMITIVES:
-            stays[storage.name] = "MindSpore on CPU computes it in float32, which a 16-bit copy would round"
-        else:
+    for number in moved_storages(schedule):
+        reason = why_fixed(live, schedule, number, roots) or _why_fixed_on_cpu(live, schedule, number, parameters)
+        if reason is None:
             movable.add(number)
+        else:
+            stays[schedule.graph.storages[number].name] = reason
     return movable, stays
+
+
+def _why_fixed_on_cpu(live: LiveGraph, schedule: Schedule, number: int, parameters: Collection[str]) -> str | None:
+    storage = schedule.graph.storages[number]
+    if storage.persistent:
+        if live.parameters[number] not in parameters:
+            return CONSTANT
+        return f"smaller than a page of memory ({PAGE_BYTES} bytes)" if storage.bytes < PAGE_BYTES else None
+    if storage.tensor_class == "output" and schedule.homes[number] == "pool":
+        return "a result, which the caller gets"
+    if storage.dtype in ("float16", "bfloat16") and not _writers(live.graph, number) <= FLOAT16_PRIMITIVES:
+        return "MindSpore on CPU computes it in float32, which a 16-bit copy would round"
+    return None
 
 
 def _writers(graph: Graph, storage: int) -> set[str]:
