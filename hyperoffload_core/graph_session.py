@@ -26,10 +26,10 @@ from hyperoffload_core.mindspore_plugin.running import (
     run_plain,
     run_scheduled,
     stays_sentence,
-    tensors_of,
 )
 from hyperoffload_core.recording import Profile
 from hyperoffload_core.runtime.errors import ExecutionCancelledError
+from hyperoffload_core.runtime.reference import tensors_of
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.sizes import format_bytes, format_ns
 from hyperoffload_core.spool import CHUNK_STEPS, NO_OFFLOAD, Event, Progress, Recorded

@@ -11,20 +11,18 @@ from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
-from mindspore import Tensor
 from numpy.typing import NDArray
 
 from hyperoffload_core.capture.mindir import graph_mode
-from hyperoffload_core.capture.roles import all_parameters
 from hyperoffload_core.mindspore_plugin.attach import Attached, attach, detach
 from hyperoffload_core.mindspore_plugin.nodes import LiveGraph
 from hyperoffload_core.mindspore_plugin.recorded import recorded_profile
 from hyperoffload_core.recording import Profile
 from hyperoffload_core.runtime.errors import ExecutionCancelledError
+from hyperoffload_core.runtime.reference import Array, first_value, parameter_values, put_back, tensors_of
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.sizes import format_bytes
 
-Array = NDArray[Any]
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -123,20 +121,6 @@ def run_scheduled(
     return run
 
 
-def tensors_of(batch: Sequence[Array]) -> list[Tensor]:
-    return [Tensor(np.ascontiguousarray(value)) for value in batch]
-
-
-def parameter_values(cell: Any) -> dict[str, Array]:
-    """A copy of every parameter by name."""
-    return {name: parameter.asnumpy().copy() for name, parameter in all_parameters(cell).items()}
-
-
-def put_back(cell: Any, values: Mapping[str, Array]) -> None:
-    for name, parameter in all_parameters(cell).items():
-        parameter.set_data(Tensor(values[name]))
-
-
 def stays_sentence(schedule: Schedule, stays: Mapping[str, str]) -> str:
     """What stays on the device although the schedule moves it, "" where nothing does."""
     if not stays:
@@ -156,9 +140,7 @@ def _run(
         inputs = tensors_of(batch)
         _forget_peak()
         began_ns = perf_counter_ns()
-        returned = cell(*inputs)
-        first = returned[0] if isinstance(returned, (tuple, list)) else returned
-        value = first.asnumpy().copy()
+        value = first_value(cell(*inputs))
         run.call_ns.append(perf_counter_ns() - began_ns)
         run.resident_bytes.append(_peak_resident_bytes())
         run.results.append(value)

@@ -11,6 +11,8 @@ import numpy as np
 from mindspore import Tensor
 from numpy.typing import NDArray
 
+from hyperoffload_core.capture.mindir import graph_mode
+from hyperoffload_core.capture.roles import all_parameters
 from hyperoffload_core.program import CapturedModel
 
 Array = NDArray[Any]
@@ -29,21 +31,34 @@ def run_reference(cell: ms.nn.Cell, batches: Sequence[Sequence[Array]]) -> Refer
 
     The cell is used as it is (training or not), like capture uses it. Raises whatever MindSpore raises.
     """
-    before = {p.name: p.asnumpy().copy() for p in cell.get_parameters()}
-    mode = ms.get_context("mode")
-    ms.set_context(mode=ms.GRAPH_MODE)
+    before = parameter_values(cell)
     try:
-        results = []
-        for batch in batches:
-            returned = cell(*(Tensor(np.ascontiguousarray(value)) for value in batch))
-            first = returned[0] if isinstance(returned, (tuple, list)) else returned
-            results.append(first.asnumpy().copy())
-        after = {p.name: p.asnumpy().copy() for p in cell.get_parameters()}
+        with graph_mode():
+            results = tuple(first_value(cell(*tensors_of(batch))) for batch in batches)
+        return Reference(results, parameter_values(cell))
     finally:
-        ms.set_context(mode=mode)
-        for parameter in cell.get_parameters():
-            parameter.set_data(Tensor(before[parameter.name]))
-    return Reference(tuple(results), after)
+        put_back(cell, before)
+
+
+def tensors_of(batch: Sequence[Array]) -> list[Tensor]:
+    return [Tensor(np.ascontiguousarray(value)) for value in batch]
+
+
+def first_value(returned: Any) -> Array:
+    """A copy of what a cell returned, or of the first of several results."""
+    first = returned[0] if isinstance(returned, (tuple, list)) else returned
+    return first.asnumpy().copy()
+
+
+def parameter_values(cell: Any) -> dict[str, Array]:
+    """A copy of every parameter by name."""
+    return {name: parameter.asnumpy().copy() for name, parameter in all_parameters(cell).items()}
+
+
+def put_back(cell: Any, values: Mapping[str, Array]) -> None:
+    """Give the parameters the values of `parameter_values` again."""
+    for name, parameter in all_parameters(cell).items():
+        parameter.set_data(Tensor(values[name]))
 
 
 def differences(captured: CapturedModel, values: Mapping[int, Array], reference: Reference) -> tuple[str, ...]:
