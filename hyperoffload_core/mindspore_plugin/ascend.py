@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hyperoffload_core.mindspore_plugin.chain import Chain, Done, Move, Release, RunOp, Start, build_chain
-from hyperoffload_core.mindspore_plugin.edits import Plan, Ref, SetInput
+from hyperoffload_core.mindspore_plugin.edits import Plan, Ref
 from hyperoffload_core.mindspore_plugin.fitting import moved_storages, why_fixed
 from hyperoffload_core.mindspore_plugin.insertion import Editor, last_readers, tensor_roots
 from hyperoffload_core.mindspore_plugin.nodes import LiveGraph, Node
@@ -81,11 +81,7 @@ class _AscendEditor(Editor):
                     self.current[move.storage] = self.in_flight.pop(move.storage)
                 case Done() | Release():
                     pass
-        result = self._rebuild(self.live.result, {})
-        if self.last:
-            end = self._new("Depend", (result, self.last), f"like {result}")
-            self.edits.append(SetInput(len(self.live.nodes), 0, end))
-        return Plan(self.live.graph.name, "ascend", tuple(n.expected for n in self.live.nodes), tuple(self.edits))
+        return self._planned("ascend")
 
     def _start(self, move: Move) -> None:
         if self.schedule.graph.storages[move.storage].persistent:
@@ -132,12 +128,10 @@ class _AscendEditor(Editor):
 
     def _shown(self, n: int, inputs: tuple[Ref, ...]) -> Ref:
         """One node for each value shown: a reshape is a view on Ascend, so it need not be made where it is used."""
-        node = self.live.nodes[n]
-        if inputs == node.inputs:
+        if inputs == self.live.nodes[n].inputs:
             return f"n{n}"
         if (n, inputs) not in self.rebuilt:
-            kept = tuple("" if new == old else new for new, old in zip(inputs, node.inputs, strict=True))
-            self.rebuilt[n, inputs] = self._new(f"clone n{n}", kept, f"like n{n}"), self.position
+            self.rebuilt[n, inputs] = self._clone(n, inputs), self.position
         return self.rebuilt[n, inputs][0]
 
     def _rebuild(self, ref: Ref, seen: dict[Ref, Ref]) -> Ref:

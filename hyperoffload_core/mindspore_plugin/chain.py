@@ -148,12 +148,15 @@ class _Builder:
 
     def _place_store_dones(self, placed: list[_Placed]) -> None:
         """A Store is waited for where its bytes are needed, and a tensor's soon after it should have ended."""
-        for storage in {p.move.storage for p in placed}:
-            for stay in self._stays(storage, placed):
+        waiting: dict[int, list[int]] = defaultdict(list)
+        for p in placed:
+            for number in p.move.after if p.move.storage in self.tensors else ():
+                waiting[number].append(p.start)
+        for storage, own in _by_storage(placed).items():
+            for stay in self._stays(storage, own):
                 for store in stay.stores:
-                    needed = [store.done] if store.done is not None else []
                     number = store.move.index
-                    needed += [q.start for q in placed if number in q.move.after and q.move.storage in self.tensors]
+                    needed = [*waiting[number], *(() if store.done is None else (store.done,))]
                     last = 0
                     if storage in self.tensors:
                         end_ns = max(t.end_ns for t in self.moves[number])
@@ -165,8 +168,10 @@ class _Builder:
     def _detaches(self, placed: list[_Placed]) -> list[_Placed]:
         """A parameter leaves the device where its stay ends, behind the Store that ends it if one does."""
         result: list[_Placed] = []
-        for storage in sorted({p.move.storage for p in placed} - set(self.tensors)):
-            stays = self._stays(storage, placed)
+        for storage, moves in sorted(_by_storage(placed).items()):
+            if storage in self.tensors:
+                continue
+            stays = self._stays(storage, moves)
             for stay, following in zip(stays, [*stays[1:], None], strict=True):
                 if not stay.exists or (following is None and self.schedule.homes[storage] == "device"):
                     continue
@@ -182,11 +187,12 @@ class _Builder:
                     prefetch.start = max(prefetch.start, slot)
         return result
 
-    def _stays(self, storage: int, placed: list[_Placed]) -> list[_Stay]:
-        """Stays of a storage on the device: one before its first Prefetch, if it exists then, and one from each."""
+    def _stays(self, storage: int, moves: list[_Placed]) -> list[_Stay]:
+        """Stays on the device of a storage that is moved so: one before its first Prefetch, if it exists then, and one
+        from each."""
         exists = storage in self.tensors or self.schedule.homes[storage] == "device"
         stays = [_Stay(exists, None, [], [], False)]
-        for p in sorted((p for p in placed if p.move.storage == storage), key=lambda p: p.time_ns):
+        for p in sorted(moves, key=lambda p: p.time_ns):
             if p.move.kind == "prefetch":
                 stays[-1].ends = True
                 stays.append(_Stay(True, p, [], [], False))
@@ -211,3 +217,10 @@ class _Builder:
             if slot < self.end:
                 items.append(RunOp(self.schedule.order[slot]))
         return tuple(items)
+
+
+def _by_storage(placed: list[_Placed]) -> dict[int, list[_Placed]]:
+    found: dict[int, list[_Placed]] = defaultdict(list)
+    for p in placed:
+        found[p.move.storage].append(p)
+    return found

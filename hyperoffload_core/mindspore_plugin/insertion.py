@@ -6,13 +6,13 @@ between side effects (`UpdateState`) are cut, since the chain orders everything 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hyperoffload_core.capture import views
 from hyperoffload_core.capture.raw import tensors_in
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.mindspore_plugin.chain import Chain, Done, Move, Release, RunOp, Start
-from hyperoffload_core.mindspore_plugin.edits import TOKEN, Edit, NewNode, Plan, Ref, SetInput
+from hyperoffload_core.mindspore_plugin.edits import TOKEN, Edit, NewNode, Plan, Ref, SetInput, Target
 from hyperoffload_core.mindspore_plugin.nodes import LiveGraph, Node, is_full_view
 from hyperoffload_core.program import TensorView
 from hyperoffload_core.schedule import Schedule
@@ -116,10 +116,15 @@ class Editor:
                 case Release(storage):
                     self._advance("HyperRelease", self._number(storage), self._value(storage))
         self._advance("HyperEnd", self._number(0))
+        return self._planned("cpu")
+
+    def _planned(self, target: Target) -> Plan:
+        """The plan, with the graph's result behind the whole chain."""
         result = self._rebuild(self.live.result, {})
-        end = self._new("Depend", (result, self.token), f"like {result}")
-        self.edits.append(SetInput(len(self.live.nodes), 0, end))
-        return Plan(self.live.graph.name, "cpu", tuple(n.expected for n in self.live.nodes), tuple(self.edits))
+        if self.last:
+            end = self._new("Depend", (result, self.last), f"like {result}")
+            self.edits.append(SetInput(len(self.live.nodes), 0, end))
+        return Plan(self.live.graph.name, target, tuple(n.expected for n in self.live.nodes), tuple(self.edits))
 
     def _new(self, primitive: str, inputs: tuple[Ref, ...], result: str) -> Ref:
         self.edits.append(NewNode(self.count, primitive, inputs, result, SCOPE))
@@ -253,14 +258,18 @@ class Editor:
         if made and not moves and not (copies and self.position - position > _REACH and self._is_large(node)):
             self.rebuilt[n, inputs] = made, position
             return made
-        kept = ["" if new == old else new for new, old in zip(inputs, node.inputs, strict=True)]
-        if copies:
-            held = self._held_input(list(inputs))
-            if held is not None:
-                kept[held] = self._new("Depend", (inputs[held], self.last), f"like {inputs[held]}")
-        made = self._new(f"clone n{n}", tuple(kept), f"like n{n}")
+        taken = list(inputs)
+        held = self._held_input(taken) if copies else None
+        if held is not None:
+            taken[held] = self._new("Depend", (taken[held], self.last), f"like {taken[held]}")
+        made = self._clone(n, taken)
         self.rebuilt[n, inputs] = made, self.position
         return made
+
+    def _clone(self, n: int, inputs: Sequence[Ref]) -> Ref:
+        """A node like that one, with these inputs."""
+        kept = ("" if new == old else new for new, old in zip(inputs, self.live.nodes[n].inputs, strict=True))
+        return self._new(f"clone n{n}", tuple(kept), f"like n{n}")
 
     def _shows_moved_parameter(self, node: Node) -> bool:
         return any(v.storage in self.moved_parameters for v in tensors_in(node.gives))
