@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from hyperoffload_core.analysis.liveness import live_peak_bytes
 from hyperoffload_core.interface import read_schedule
-from hyperoffload_core.schedule import Schedule
 
 LINK = "1GB/s"
 SETTLED = 6
@@ -57,7 +57,7 @@ def main(steps: int) -> None:
             for limit in limits:
                 ran = _child("attached", workload, folder, str(steps), str(limit))
                 schedule = read_schedule(Path(folder) / f"{limit}.json")
-                predicted = (_no_offload_peak(schedule) - schedule.metrics.peak_live_bytes) / 2**20
+                predicted = (live_peak_bytes(schedule.graph.original) - schedule.metrics.peak_live_bytes) / 2**20
                 marked = _child("marked", workload, folder, str(steps), str(limit))
                 lower = plain["peak_mib"] - ran["peak_mib"]
                 same = ran["results"] == plain["results"] and ran["parameters"] == plain["parameters"]
@@ -78,12 +78,6 @@ def main(steps: int) -> None:
                     str(ran["stays"]),
                 )
                 print(f"| {' | '.join(cells)} |")
-
-
-def _no_offload_peak(schedule: Schedule) -> int:
-    from hyperoffload_core.analysis.liveness import live_peak_bytes
-
-    return live_peak_bytes(schedule.graph.original)
 
 
 def _child(*words: str) -> dict[str, Any]:
@@ -121,6 +115,7 @@ def ran(workload: str, steps: int, schedule: Path | None, marks: bool = False) -
     passes.prepare()
     import mindspore as ms
 
+    from hyperoffload_core.mindspore_plugin.running import forget_peak, peak_resident_bytes
     from hyperoffload_core.workloads import build_workload
 
     ms.set_context(mode=ms.GRAPH_MODE)
@@ -133,12 +128,12 @@ def ran(workload: str, steps: int, schedule: Path | None, marks: bool = False) -
     results, times_ns = hashlib.sha256(), []
     for step in range(steps):
         if step == SETTLED:
-            Path("/proc/self/clear_refs").write_text("5")
+            forget_peak()
         start_ns = perf_counter_ns()
         value = built.cell(*built.batches[step % len(built.batches)]).asnumpy()
         times_ns.append(perf_counter_ns() - start_ns)
         results.update(value.tobytes())
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    peak_bytes = peak_resident_bytes()
     parameters = hashlib.sha256()
     for parameter in built.cell.get_parameters():
         parameters.update(parameter.asnumpy().tobytes())
@@ -148,7 +143,7 @@ def ran(workload: str, steps: int, schedule: Path | None, marks: bool = False) -
         "results": results.hexdigest(),
         "parameters": parameters.hexdigest(),
         "step_ms": float(np.median(times_ns[SETTLED:])) / 1e6,
-        "peak_mib": int(peak.split()[1]) / 1024,
+        "peak_mib": peak_bytes / 2**20,
     }
 
 

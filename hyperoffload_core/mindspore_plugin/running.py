@@ -138,11 +138,11 @@ def _run(
         if cancelled():
             raise ExecutionCancelledError("the run was cancelled")
         inputs = tensors_of(batch)
-        _forget_peak()
+        forget_peak()
         began_ns = perf_counter_ns()
         value = first_value(cell(*inputs))
         run.call_ns.append(perf_counter_ns() - began_ns)
-        run.resident_bytes.append(_peak_resident_bytes())
+        run.resident_bytes.append(peak_resident_bytes())
         run.results.append(value)
         if on_step is not None:
             on_step(number, run)
@@ -150,12 +150,14 @@ def _run(
     return run
 
 
-def _forget_peak() -> None:
+def forget_peak() -> None:
+    """The most memory that the process had resident is counted anew, where the system can."""
     with suppress(OSError):
-        _CLEAR.write_text("5")  # the highest resident memory is counted anew
+        _CLEAR.write_text("5")
 
 
-def _peak_resident_bytes() -> int:
+def peak_resident_bytes() -> int:
+    """The most memory that the process had resident since `forget_peak`, 0 where the system does not tell."""
     try:
         lines = _STATUS.read_text().splitlines()
     except OSError:

@@ -24,7 +24,7 @@ from hyperoffload_core.policy import Action
 Flags = NDArray[np.bool_]
 _Windows = tuple[tuple[Integers, Integers], tuple[Integers, Integers]]
 
-_LINK_WEIGHT = 0.03
+LINK_WEIGHT = 0.03
 """What a gap's own link time counts beside what it adds to the least step time."""
 _SMALLEST_SHARE = 16
 """Homes in the pool are tried for half of the storages that could have one, down to one in so many."""
@@ -77,7 +77,7 @@ class Choosing:
         self.low, self.out_ns = candidates.low.copy(), candidates.out_ns.copy()
         self.high = np.minimum(candidates.high, self.slots - 1)
         self.written = candidates.last_write + 1
-        self.link_weight, self.barred = _LINK_WEIGHT, np.zeros(len(candidates.storage), np.bool_)
+        self.link_weight, self.barred = LINK_WEIGHT, np.zeros(len(candidates.storage), np.bool_)
         self.preference = np.ones(len(candidates.storage))
         self.rows_of: dict[int, list[int]] = {}
         for row, storage in enumerate(candidates.storage.tolist()):
@@ -99,7 +99,7 @@ class Choosing:
                 if int(self.c.index[row]) == index:
                     self.barred[row] = True
 
-    def greedy(self, link_weight: float = _LINK_WEIGHT, home_weight: float = 1.0) -> Chosen | None:
+    def greedy(self, link_weight: float = LINK_WEIGHT, home_weight: float = 1.0) -> Chosen | None:
         """Fill from nothing; None if the candidates do not suffice. A home in the pool counts ``home_weight`` times."""
         self.link_weight = link_weight
         self.preference = np.where(self.c.wrap, home_weight, 1.0)

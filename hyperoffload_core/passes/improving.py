@@ -10,9 +10,9 @@ from random import Random
 
 import numpy as np
 
-from hyperoffload_core.passes.choice import Choosing, Chosen
+from hyperoffload_core.passes.choice import LINK_WEIGHT, Choosing, Chosen
 
-_LINK_WEIGHTS = (0.03, 0.03, 0.3, 1e6)
+_LINK_WEIGHTS = (LINK_WEIGHT, LINK_WEIGHT, 0.3, 1e6)
 """Of these a round draws what a gap's own link time counts; with the last only bytes per link time count."""
 _HOME_WEIGHTS = (0.3, 1.0, 1.0, 3.0, 10.0)
 """Of these a round draws how many times a home in the pool counts."""

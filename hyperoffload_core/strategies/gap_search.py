@@ -18,7 +18,7 @@ import numpy as np
 from hyperoffload_core.analysis.lifetimes import Uses, uses_in_order
 from hyperoffload_core.analysis.liveness import live_bytes
 from hyperoffload_core.exact.optimum import MOST_OPS
-from hyperoffload_core.passes.choice import Choosing, Chosen
+from hyperoffload_core.passes.choice import LINK_WEIGHT, Choosing, Chosen
 from hyperoffload_core.passes.covering import cover
 from hyperoffload_core.passes.exchange import Exchange
 from hyperoffload_core.passes.improving import improve
@@ -119,7 +119,7 @@ class Search:
             measured = Choosing(
                 variant.problem, variant.uses, self.request.actions, self._measured(before), self.target
             )
-            for choosing in (measured, self._choosing(variant, Recipe(exact=False, link_weight=0.03))):
+            for choosing in (measured, self._choosing(variant, Recipe(exact=False, link_weight=LINK_WEIGHT))):
                 self._try(variant, choosing.start_from(before.choices))
             if self.best is not None:
                 self._search_near(self.best)
@@ -252,7 +252,7 @@ class Search:
         """Go from neighbour to neighbour of a solution while none is worse than the one before, until the bound or the
         deadline; that solution within the target and those that were better than all before, the best one last."""
         variant = solution.variant
-        choosing = self._choosing(variant, Recipe(exact=False, link_weight=0.03))
+        choosing = self._choosing(variant, Recipe(exact=False, link_weight=LINK_WEIGHT))
         chosen = choosing.start_from(solution.choices)
         current = None if chosen is None else self._placed(variant, chosen.choices, rounds=1)
         self.best = None if chosen is None else self._placed(variant, chosen.choices)
@@ -284,7 +284,7 @@ class Search:
             for exact in (False, True):
                 if self._over():
                     return
-                recipe = Recipe(exact=exact, link_weight=0.03)
+                recipe = Recipe(exact=exact, link_weight=LINK_WEIGHT)
                 choosing = self._choosing(solution.variant, recipe)
                 choosing.bar(suspects)
                 if self._try(solution.variant, choosing.start_from(solution.choices - suspects)):
@@ -293,7 +293,7 @@ class Search:
     def _search_near(self, solution: Solution) -> None:
         """Search around a solution, with gaps measured by its times and by what lies strictly inside them."""
         variant, measured = solution.variant, self._measured(solution)
-        inside = self._choosing(variant, Recipe(exact=False, link_weight=0.03))
+        inside = self._choosing(variant, Recipe(exact=False, link_weight=LINK_WEIGHT))
         for choosing in (
             Choosing(variant.problem, variant.uses, self.request.actions, measured, self.target),
             inside,

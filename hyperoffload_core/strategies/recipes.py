@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hyperoffload_core.passes.choice import LINK_WEIGHT
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -22,23 +24,23 @@ class Recipe:
 
 
 RECIPES = (
-    Recipe(exact=True, link_weight=0.03),
+    Recipe(exact=True, link_weight=LINK_WEIGHT),
     Recipe(exact=False, link_weight=1e6),
     Recipe(exact=False, link_weight=1e6, home_weight=3),
-    Recipe(exact=False, link_weight=0.03, home_weight=3),
+    Recipe(exact=False, link_weight=LINK_WEIGHT, home_weight=3),
     Recipe(exact=True, link_weight=1e6, home_weight=3),
-    Recipe(exact=True, link_weight=0.03, part_of_largest=8),
-    Recipe(exact=False, link_weight=0.03, part_of_largest=8, room=1.0),
+    Recipe(exact=True, link_weight=LINK_WEIGHT, part_of_largest=8),
+    Recipe(exact=False, link_weight=LINK_WEIGHT, part_of_largest=8, room=1.0),
     Recipe(exact=False, link_weight=1e6, part_of_largest=2, room=1.0),
-    Recipe(exact=False, link_weight=0.03, part_of_largest=8),
-    Recipe(exact=False, link_weight=0.03),
+    Recipe(exact=False, link_weight=LINK_WEIGHT, part_of_largest=8),
+    Recipe(exact=False, link_weight=LINK_WEIGHT),
     Recipe(exact=True, link_weight=1e6),
     Recipe(exact=False, link_weight=1e6, part_of_largest=2),
     Recipe(exact=False, link_weight=1e6, part_of_largest=2, room=0.5),
-    Recipe(exact=False, link_weight=0.03, part_of_largest=2, room=0.25),
-    Recipe(exact=False, link_weight=0.03, part_of_largest=8, room=0.5),
+    Recipe(exact=False, link_weight=LINK_WEIGHT, part_of_largest=2, room=0.25),
+    Recipe(exact=False, link_weight=LINK_WEIGHT, part_of_largest=8, room=0.5),
 )
 IN_PARTS = (
-    Recipe(exact=True, link_weight=0.03, in_parts=True),
-    Recipe(exact=False, link_weight=0.03, in_parts=True),
+    Recipe(exact=True, link_weight=LINK_WEIGHT, in_parts=True),
+    Recipe(exact=False, link_weight=LINK_WEIGHT, in_parts=True),
 )
