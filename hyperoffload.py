@@ -17,29 +17,19 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent
 OURS = ("app", "db", "hyperoffload_core", "profiles")
-INTERFACE = (
-    "Policy",
-    "attach",
-    "capture",
-    "compile",
-    "detach",
-    "load_hardware",
-    "read_schedule",
-    "run",
-    "simulate",
-    "write_schedule",
-)
 
 
 def __getattr__(name: str) -> Any:
     """What `hyperoffload_core.interface` offers, imported when it is first used."""
-    if name in INTERFACE:
-        return getattr(import_module("hyperoffload_core.interface"), name)
+    if not name.startswith("_"):
+        interface = import_module("hyperoffload_core.interface")
+        if name in interface.__all__:
+            return getattr(interface, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *INTERFACE]
+    return [*globals(), *import_module("hyperoffload_core.interface").__all__]
 
 
 class _OurPackages:

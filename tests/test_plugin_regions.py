@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from plugin_ops import FAST, MB, PAGE, Steps, resident_bytes
 
-from hyperoffload_core.mindspore_plugin.kernels import KernelError, Kernels, open_session
+from hyperoffload_core.mindspore_plugin.kernels import KernelError, Kernels, Region, open_session
 
 
 def test_a_region_keeps_address_and_contents_wherever_it_is(open_steps: Callable[..., Steps], tmp_path: Path) -> None:
@@ -95,36 +95,38 @@ def test_the_memory_of_a_region_in_the_pool_is_not_resident(open_steps: Callable
     assert steps.session.stats().device_region_bytes == 32 * MB
 
 
-def test_detaching_what_the_pool_has_not_writes_it_first(open_steps: Callable[..., Steps]) -> None:
-    steps = open_steps()
+def region_in_pool(steps: Steps, value: int) -> Region:
+    """A region full of the value, with a Prefetch (1) and a Detach (2)."""
     region = steps.session.region(PAGE, 0)
     steps.session.region_command(1, "prefetch", region)
     steps.session.region_command(2, "detach", region)
-    region.memory[:] = 5
+    region.memory[:] = value
     region.to_pool()
-    region.to_device()
-    region.memory[:] = 6  # between steps, say by a checkpoint that is loaded
+    return region
+
+
+def fetch_and_detach(steps: Steps) -> None:
     steps.begin()
     steps.prefetch(1)
     steps.prefetch_done(1)
     steps.detach(2)
     steps.end()
+
+
+def test_detaching_what_the_pool_has_not_writes_it_first(open_steps: Callable[..., Steps]) -> None:
+    steps = open_steps()
+    region = region_in_pool(steps, 5)
+    region.to_device()
+    region.memory[:] = 6  # between steps, say by a checkpoint that is loaded
+    fetch_and_detach(steps)
     assert (region.memory == 6).all()
     assert steps.session.stats().bytes_out == PAGE
 
 
 def test_detaching_what_the_pool_has_moves_no_bytes(open_steps: Callable[..., Steps]) -> None:
     steps = open_steps()
-    region = steps.session.region(PAGE, 0)
-    steps.session.region_command(1, "prefetch", region)
-    steps.session.region_command(2, "detach", region)
-    region.memory[:] = 5
-    region.to_pool()
-    steps.begin()
-    steps.prefetch(1)
-    steps.prefetch_done(1)
-    steps.detach(2)
-    steps.end()
+    region = region_in_pool(steps, 5)
+    fetch_and_detach(steps)
     assert (region.memory == 5).all()
     assert (steps.session.stats().bytes_in, steps.session.stats().bytes_out) == (PAGE, 0)
 
