@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -21,8 +19,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, FloatRect, Page, expect, sync_playwright
 
-ROOT = Path(__file__).resolve().parent.parent
-COMMAND = [sys.executable, str(ROOT / "hyperoffload.py")]
+from tests.command import COMMAND, ROOT, free_port
+
 PICTURES = ROOT / "docs" / "images" if os.environ.get("HYPEROFFLOAD_PICTURES") else None
 WORKLOAD = "demo" if PICTURES else "tiny"
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
@@ -42,9 +40,7 @@ class Served:
 
 
 def serve(database: Path) -> tuple[subprocess.Popen[bytes], str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [*COMMAND, "serve", "--database", str(database), "--port", str(port)]
     process = subprocess.Popen(command, cwd=database.parent, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     address = f"http://127.0.0.1:{port}"

@@ -204,8 +204,13 @@ def test_a_click_explains_an_op_a_time_and_a_storage(page: Page, served: Served)
     box = chart_box(page)
     page.mouse.click(box["x"] + box["width"] * 0.3, box["y"] + 120)
     expect(page.locator("#run-alive h2")).not_to_contain_text("(the peak)")
-    page.locator("#run-alive tbody button").first.click()
+    alive = page.locator("#run-alive tbody button").first
+    name = alive.text_content() or ""
+    alive.click()
+    # The details of the worst stall were there before.
+    expect(page.locator("#run-details h2")).to_contain_text(name)
     expect(page.locator("#run-details-why")).to_contain_text("Why")
+    expect(page.locator("#run-details .facts")).to_contain_text("First used by")
     page.locator("#run-details .facts button").first.click()
     expect(page.locator("#run-details .facts")).to_contain_text("Primitive")
     with page.expect_download() as waiting:

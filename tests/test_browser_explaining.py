@@ -62,6 +62,9 @@ def test_a_search_leads_to_a_transfer_to_its_reason_and_to_an_answer(page: Page,
     page.reload()
     expect(page.locator("#run-search")).to_have_value("blocking>0 in:transfers")
     expect(page.locator("#run-details h2")).to_contain_text(re.compile("Prefetch|Store"))
+    # Who is alive at the peak, whichever transfer was picked: it may be one that runs while hardly anything is alive.
+    page.goto(f"{served.address}/run/2")
+    expect(page.locator("#run-alive h2")).to_contain_text("(the peak)")
     page.locator("#run-group").get_by_text("Name", exact=True).click()
     expect(page.locator("#run-alive .group-name", has_text="*").first).to_be_visible()
     page.locator("#run-alive .group summary").nth(1).press("Enter")

@@ -20,7 +20,7 @@ from db.processes import process_started
 from db.queries import list_runs
 from hyperoffload_core.schedule import read_schedule, to_document
 from hyperoffload_core.verifier import violations
-from tests.command import COMMAND, ROOT, hyperoffload
+from tests.command import COMMAND, ROOT, free_port, hyperoffload
 from tests.graphs import training
 from tests.naive_schedule import naive_schedule
 
@@ -86,7 +86,6 @@ def test_the_readme_names_every_command_and_only_files_that_are_there() -> None:
         (["runs"], "there is no database at"),
         (["runs", "--database", "notes.txt"], "notes.txt is not a database"),
         (["export", "1", "--output", "a.csv"], "a.csv: name a file that ends in"),
-        (["serve", "--database", "notes.txt"], "notes.txt is not a database"),
         (["compare", "1"], "a comparison needs two runs or more"),
     ],
 )
@@ -97,7 +96,25 @@ def test_wrong_input_is_one_sentence_and_code_2(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    refuses(arguments, says, tmp_path, monkeypatch, capsys)
+
+
+def test_what_is_no_database_is_not_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A free port: the dashboard of `make demo` may be open beside the tests.
+    arguments = ["serve", "--database", "notes.txt", "--port", str(free_port())]
+    refuses(arguments, "notes.txt is not a database", tmp_path, monkeypatch, capsys)
+
+
+def refuses(
+    arguments: list[str],
+    says: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
     Path("notes.txt").write_text("not a database " * 100)
     assert run(arguments) == 2
     said = capsys.readouterr().err.strip().removeprefix("hyperoffload: ")
