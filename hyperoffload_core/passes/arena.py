@@ -204,18 +204,19 @@ class _ArenaPlay(Play):
     def _hole(self, size: int, spans: Sequence[tuple[int, int]], *, high_end: bool) -> int | None:
         """The lowest (or highest) aligned hole that nothing takes now and nothing settled needs in the ``spans``, each
         from a first to a last position."""
-        ahead = [
+        holes = [hole for hole in self.free.holes if hole[1] - hole[0] >= size]
+        if not holes:
+            return None
+        # Sorted once for all holes; a span at a time, as most have one and there are very many calls.
+        ahead = sorted(
             (low, high)
+            for first, last in spans
             for low, high, begin, end in self.reserved
-            if any(begin <= last and end >= first for first, last in spans)
-        ]
+            if begin <= last and end >= first
+        )
         alignment = alignment_bytes(size)
-        for low, high in reversed(self.free.holes) if high_end else self.free.holes:
-            if high - low < size:
-                continue
-            pieces = [(low, high)]
-            if ahead:
-                pieces = _without(low, high, ahead)
+        for low, high in reversed(holes) if high_end else holes:
+            pieces = _without(low, high, ahead) if ahead else [(low, high)]
             for bottom, top in reversed(pieces) if high_end else pieces:
                 start = (top - size) // alignment * alignment if high_end else -(-bottom // alignment) * alignment
                 if start >= bottom and start + size <= top:
@@ -224,9 +225,13 @@ class _ArenaPlay(Play):
 
 
 def _without(low: int, high: int, others: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What is left of [low, high) without the other intervals, in order."""
+    """What is left of [low, high) without the other intervals, in order; these are sorted."""
     pieces = []
-    for bottom, top in sorted((b, t) for b, t in others if b < high and t > low):
+    for bottom, top in others:
+        if top <= low:
+            continue
+        if bottom >= high:
+            break
         if bottom > low:
             pieces.append((low, bottom))
         low = max(low, top)
