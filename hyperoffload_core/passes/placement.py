@@ -79,14 +79,16 @@ def occupancy(problem: Problem, stays: Sequence[Stay]) -> NDArray[np.int64]:
 
     The last element is what must be there when the step ends.
     """
-    count = len(problem.order)
-    change = np.zeros(count + 2, np.int64)
+    count, sizes = len(problem.order), problem.storage_bytes
+    # Lists: one number at a time is what arrays are slow at.
+    change = [0] * (count + 2)
     for stay in stays:
         first, end = max(stay.begin, 0), count + 1 if stay.to_end else stay.last + 1
         if first < end:
-            change[first] += problem.storage_bytes[stay.storage]
-            change[end] -= problem.storage_bytes[stay.storage]
-    result = np.cumsum(change[: count + 1])
+            size = sizes[stay.storage]
+            change[first] += size
+            change[end] -= size
+    result = np.cumsum(np.array(change[: count + 1], np.int64))
     result[:count] += np.array(problem.workspace_bytes, np.int64)
     return result
 
@@ -185,32 +187,35 @@ class Play:
         last_store: dict[int, int] = {}
         returns = _returns(stays)
         for index, stay in enumerate(stays):
-            size = sizes[stay.storage]
+            begin, last, size = stay.begin, stay.last, sizes[stay.storage]
             if stay.fetch is not None:
                 self.stay_of[stay.fetch] = index
                 self.valid_after[stay.fetch] = last_store.get(stay.storage)
-                self.missing[stay.begin] += 1
-                self.missing_bytes[stay.begin] += size
-                fetches.append((stay.begin, stay.fetch))
-            elif stay.begin == -1:
+                self.missing[begin] += 1
+                self.missing_bytes[begin] += size
+                fetches.append((begin, stay.fetch))
+            elif begin == -1:
                 self.used += size
             else:
-                self.need[stay.begin] += size
+                self.need[begin] += size
             if stay.store is not None:
                 self.stay_of[stay.store] = index
                 last_store[stay.storage] = stay.store
-                begin = returns.get(index, count + 1)
-                self.stores_after[bounds[stay.store]].append((stay.last, -begin, stay.store))
-            if not stay.to_end and stay.last >= 0:
-                self.ending[stay.last].append(index)
+                back = returns.get(index, count + 1)
+                self.stores_after[bounds[stay.store]].append((last, -back, stay.store))
+            if last >= 0 and not stay.to_end:
+                self.ending[last].append(index)
         if self.used > limit_bytes:
             raise NoPlacementError
         self.fetches = [index for _, index in sorted(fetches)]
+        self.sizes = [sizes[t.storage] for t in inserted.transfers]
+        self.consumers = [stays[stay].begin for stay in self.stay_of]
+        hardware = problem.hardware
         self.durations = [
-            transfer_ns(sizes[t.storage], problem.hardware.link_out if t.kind == "store" else problem.hardware.link_in)
-            for t in inserted.transfers
+            transfer_ns(size, hardware.link_out if t.kind == "store" else hardware.link_in)
+            for size, t in zip(self.sizes, inserted.transfers, strict=True)
         ]
-        self.half = problem.hardware.duplex == "half"
+        self.half = hardware.duplex == "half"
         self.ready_stores: list[tuple[int, int, int]] = []
         self.transfer_start = [-1] * len(inserted.transfers)
         self.transfer_end = [-1] * len(inserted.transfers)
@@ -230,27 +235,29 @@ class Play:
         link_end = [_NEVER, _NEVER]
         self._ready_stores(-1)
         while True:
-            started = True
-            while started:
-                started = False
-                position = self.position
-                has_data = not self.running and position < count and self.missing[position] == 0
-                if has_data and self.used + self.need[position] <= self.limit and self._op_begins(position):
-                    self.used += self.need[position]
-                    self.running, started = True, True
-                    op_start[position] = now
-                    compute_end = op_end[position] = now + problem.durations_ns[position]
-                    previous = op_end[position - 1] if position else 0
-                    data_wait[position] = max(0, data_ready - previous)
-                for link in (0, 1):
-                    index = self._startable(link, now)
-                    if index is not None:
-                        link_end[0 if self.half else link] = self._start(index, link, now)
-                        started = True
-            now = min(compute_end, *link_end)
-            if now == _NEVER:
-                break
-            if compute_end == now:
+            # Once for each is enough: what starts gives no bytes back, so nothing else can start because of it.
+            position = self.position
+            has_data = not self.running and position < count and self.missing[position] == 0
+            if has_data and self.used + self.need[position] <= self.limit and self._op_begins(position):
+                self.used += self.need[position]
+                self.running = True
+                op_start[position] = now
+                compute_end = op_end[position] = now + problem.durations_ns[position]
+                previous = op_end[position - 1] if position else 0
+                if data_ready > previous:
+                    data_wait[position] = data_ready - previous
+            if self.ready_stores and self.busy[0] is None:
+                link_end[0] = self._start(heapq.heappop(self.ready_stores)[2], 0, now)
+            slot = 0 if self.half else 1
+            if self.fetches and self.busy[slot] is None:
+                index = self._next_fetch(now)
+                if index is not None:
+                    link_end[slot] = self._start(index, 1, now)
+            now = link_end[0] if link_end[0] < link_end[1] else link_end[1]
+            if compute_end <= now:
+                now = compute_end
+                if now == _NEVER:
+                    break
                 compute_end = _NEVER
                 self._end_op(now)
             for slot in (0, 1):
@@ -265,7 +272,7 @@ class Play:
         for index, stay in enumerate(self.inserted.stays):
             if stay.to_end:
                 self.span_end[index] = step_ns
-            if stay.fetch is None and stay.begin >= 0:
+            if stay.begin >= 0 and stay.fetch is None:
                 self.span_start[index] = op_start[stay.begin]
         return Placement(
             self.inserted,
@@ -293,12 +300,8 @@ class Play:
         for store in self.stores_after[position]:
             heapq.heappush(self.ready_stores, store)
 
-    def _startable(self, link: int, now: int) -> int | None:
-        """The transfer that starts now on the link (0 out, 1 in), taken off its queue; None if there is none."""
-        if self.busy[0 if self.half else link] is not None:
-            return None
-        if link == 0:
-            return heapq.heappop(self.ready_stores)[2] if self.ready_stores else None
+    def _next_fetch(self, now: int) -> int | None:
+        """The Prefetch that starts now, taken off the queue; None if none can."""
         for place_in_queue, index in enumerate(self.fetches[:_LOOKAHEAD]):
             if (
                 self.bounds[index] <= self.ended
@@ -312,10 +315,8 @@ class Play:
         valid_after = self.valid_after[index]
         if valid_after is not None and not 0 <= self.transfer_end[valid_after] <= now:
             return False
-        stay = self.inserted.stays[self.stay_of[index]]
-        size = self.problem.storage_bytes[stay.storage]
-        position = self.position
-        if stay.begin <= position:
+        size, consumer, position = self.sizes[index], self.consumers[index], self.position
+        if consumer <= position:
             return self.used + size <= self.limit
         if self.used + size > self.early_limit:
             return False
@@ -324,10 +325,10 @@ class Play:
         first = position + 1 if self.running else position
         if first <= self.full_until[index]:
             return False
-        over = self.planned[first : stay.begin] > self.early_limit - size
-        if first < stay.begin and over.any():
+        full = (self.planned[first:consumer] > self.early_limit - size).tobytes().rfind(1)
+        if full >= 0:
             # Nothing planned is ever taken back: it waits at least until the last such op has ended.
-            self.full_until[index] = stay.begin - 1 - int(over[::-1].argmax())
+            self.full_until[index] = first + full
             return False
         return True
 
@@ -338,13 +339,11 @@ class Play:
         self.transfer_start[index] = now
         self.transfer_end[index] = now + self.durations[index]
         if link == 1:
-            stay_index = self.stay_of[index]
-            stay = self.inserted.stays[stay_index]
-            size = self.problem.storage_bytes[stay.storage]
+            size, consumer = self.sizes[index], self.consumers[index]
             self.used += size
-            self.planned[self.position : stay.begin] += size
-            self.missing_bytes[stay.begin] -= size
-            self.span_start[stay_index] = now
+            self.planned[self.position : consumer] += size
+            self.missing_bytes[consumer] -= size
+            self.span_start[self.stay_of[index]] = now
         return self.transfer_end[index]
 
     def _end_op(self, now: int) -> None:
