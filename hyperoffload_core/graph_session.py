@@ -144,13 +144,3 @@ class InGraphMode:
                 f"up to {format_bytes(resident)} of the whole process resident, with what earlier schedules left in it"
             )
         return facts
-
-
-def require_runnable(schedule: Schedule) -> None:
-    """Raise `GraphModeError` for what no step in graph mode does, before anything is recorded."""
-    again = next((op for op in schedule.graph.ops if op.recompute_of is not None), None)
-    if again is not None:
-        raise GraphModeError(
-            f"the schedule runs {again.name} a second time, which graph mode does not do; compile it without "
-            "recomputation, or run it op by op"
-        )

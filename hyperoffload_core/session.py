@@ -20,7 +20,7 @@ from hyperoffload_core.capture import capture, load_source
 from hyperoffload_core.compile import compile_schedule
 from hyperoffload_core.cost import measured_durations
 from hyperoffload_core.given import read_verified, require_graph, timed_for
-from hyperoffload_core.graph_session import WAY, InGraphMode, require_runnable
+from hyperoffload_core.graph_session import WAY, InGraphMode
 from hyperoffload_core.hardware import Hardware
 from hyperoffload_core.ir import Graph
 from hyperoffload_core.measure import MEASURED_STEPS, NO_OFFLOAD_POLICY, measure_durations
@@ -102,8 +102,6 @@ def run_session(
         schedule = compile_schedule(captured.graph, durations, hardware, asked, cancelled=cancelled)
         compiled.append(Compiled(policy, schedule, time.monotonic_ns() - began))
     compiled += [Compiled(n, timed_for(s, durations, hardware), 0) for n, s in enumerate(given, len(policies))]
-    for event in compiled if graph_mode else ():
-        require_runnable(event.schedule)
     for event in compiled:  # only now: a policy that cannot be compiled leaves no run behind
         report(event)
     schedules = {event.policy: event.schedule for event in compiled}

@@ -101,23 +101,6 @@ def compiled(cell: nn.Cell, limit: str = "100%", **options: Any) -> Any:
     return ho.compile(cell, X, policy=policy, hardware="ascend-910b", link_bandwidth="100MB/s")
 
 
-def training() -> nn.Cell:
-    layers = Layers(Layer)
-    return nn.TrainOneStepCell(layers, nn.SGD(layers.trainable_params(), 1e-3)).set_train()
-
-
-@pytest.mark.usefixtures("graph_mode")
-def test_recomputation_is_refused_and_the_cell_runs_plain_afterwards() -> None:
-    step, plain = training(), training()
-    schedule = compiled(step, "60%", recompute=True)
-    assert any(op.recompute_of is not None for op in schedule.graph.ops)
-    ho.attach(step, schedule)
-    with pytest.raises(UserError, match=r"a second time.*compile without recomputation"):
-        step(X)
-    ho.detach(step)
-    assert step(X).asnumpy().tobytes() == plain(X).asnumpy().tobytes()
-
-
 @pytest.mark.usefixtures("graph_mode")
 @pytest.mark.parametrize("cell", [lambda: Layers(LazyLayer), Branching], ids=["lazy_inline", "a branch"])
 def test_graphs_of_several_parts_are_refused(cell: Any) -> None:

@@ -22,6 +22,7 @@ from hyperoffload_core.strategies import STRATEGIES
 from tests.chain_machine import ChainMachine, Fault
 from tests.graphs import TINY, TINY_HALF, graphs, race, training
 from tests.naive_schedule import naive_schedule, random_schedule
+from tests.recomputations import random_recomputed_schedule
 from tests.valid_schedules import SOURCES, valid_schedule
 
 # Options with which a strategy moves something of graphs this small.
@@ -96,12 +97,17 @@ def test_the_schedules_of_every_strategy(
 ) -> None:
     random = Random(seed)
     schedule = compiled(graph, strategy, hardware, fraction, random)
-    if any(op.recompute_of is not None for op in schedule.graph.ops):
-        return
     chain, machine = checked(schedule, random)
     moved = {m.storage for m in chain.moves}
-    biggest = max((graph.storages[s].bytes for s in moved), default=0)
+    biggest = max((schedule.graph.storages[s].bytes for s in moved), default=0)
     assert machine.peak_bytes <= planned_peak_bytes(schedule, moved) + 2 * biggest
+
+
+@given(SEEDS)
+@settings(max_examples=100, deadline=None)
+def test_schedules_that_run_ops_again(seed: int) -> None:
+    random = Random(seed)
+    checked(random_recomputed_schedule(random)[1], random)
 
 
 @given(SEEDS)

@@ -47,13 +47,13 @@ class AscendPlan:
 
 
 def plan_ascend(live: LiveGraph, schedule: Schedule) -> AscendPlan:
-    """The edits that put a verified schedule of this graph into it. Raises `InsertionError`."""
-    roots = tensor_roots(live)
+    """The edits that put a verified schedule of this graph into it."""
+    roots = tensor_roots(live, schedule.graph)
     reasons = {s: why_fixed(live, schedule, s, roots) for s in moved_storages(schedule)}
     movable = {s for s, reason in reasons.items() if reason is None}
     chain = build_chain(schedule, movable, {s: p for s, p in last_readers(schedule).items() if s in roots})
     return AscendPlan(
-        plan=_AscendEditor(live, schedule, chain).plan(),
+        plan=_AscendEditor(live, schedule, chain, roots).plan(),
         stays={schedule.graph.storages[s].name: reason for s, reason in reasons.items() if reason is not None},
         in_pool=tuple(live.parameters[s] for s in sorted(movable) if schedule.homes[s] == "pool"),
     )
@@ -62,8 +62,8 @@ def plan_ascend(live: LiveGraph, schedule: Schedule) -> AscendPlan:
 class _AscendEditor(Editor):
     """``states[storage]`` is the node after which a parameter has its newest value in its newest place."""
 
-    def __init__(self, live: LiveGraph, schedule: Schedule, chain: Chain) -> None:
-        super().__init__(live, schedule, chain, lambda index: index, marks=False)
+    def __init__(self, live: LiveGraph, schedule: Schedule, chain: Chain, roots: Mapping[int, Ref]) -> None:
+        super().__init__(live, schedule, chain, roots, lambda index: index, marks=False)
         self.converted = set()
         self.host_copies: dict[int, Ref] = {}
         self.states: dict[int, Ref] = {}
@@ -112,8 +112,8 @@ class _AscendEditor(Editor):
             if self.schedule.graph.storages[storage].persistent:
                 self._changed(storage, self.last)
 
-    def _has_run(self, n: int) -> Ref:
-        return f"n{n}"
+    def _has_run(self, _node: Node, ran: Ref) -> Ref:
+        return ran
 
     def _hold_back(self, node: Node, inputs: list[Ref]) -> None:
         for position in node.states:

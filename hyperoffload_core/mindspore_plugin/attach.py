@@ -158,7 +158,7 @@ class Attached:
         self.forget_compiled()
         refuse_other_graph(live.graph, self.schedule.graph.original)
         assert self.kernels is not None
-        roots = tensor_roots(live)
+        roots = tensor_roots(live, self.schedule.graph)
         parameters = all_parameters(self.cell)
         movable, stays = movable_storages(live, self.schedule, roots, parameters)
         readers = last_readers(self.schedule)
@@ -191,7 +191,7 @@ class Attached:
             for move in chain.moves:
                 session.command_after(move.index, move.after)
             _give_back_free_memory()
-            plan = plan_edits(live, self.schedule, chain, session.kernel_id, marks=self.marks)
+            plan = plan_edits(live, self.schedule, chain, roots, session.kernel_id, marks=self.marks)
             said = compile_with_plan(self.cell, args, plan)
         except BaseException:
             self.release()

@@ -105,7 +105,7 @@ def _why_fixed_on_cpu(live: LiveGraph, schedule: Schedule, number: int, paramete
         return f"smaller than a page of memory ({PAGE_BYTES} bytes)" if storage.bytes < PAGE_BYTES else None
     if storage.tensor_class == "output" and schedule.homes[number] == "pool":
         return "a result, which the caller gets"
-    if storage.dtype in ("float16", "bfloat16") and not _writers(live.graph, number) <= FLOAT16_PRIMITIVES:
+    if storage.dtype in ("float16", "bfloat16") and not _writers(schedule.graph, number) <= FLOAT16_PRIMITIVES:
         return "MindSpore on CPU computes it in float32, which a 16-bit copy would round"
     return None
 

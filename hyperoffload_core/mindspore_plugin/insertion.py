@@ -2,15 +2,18 @@
 
 What the graph says by itself is not said twice: an op that takes the result of the op before it gets no edge. Edges
 between side effects (`UpdateState`) are cut, since the chain orders everything and may order updates otherwise.
+
+An op that a schedule runs a second time is a clone of its node. The clone too waits for what stands before it, on which
+its original does not wait, so no two of them take the same and MindSpore has nothing to merge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from hyperoffload_core.capture import views
 from hyperoffload_core.capture.raw import tensors_in
-from hyperoffload_core.errors import UserError
+from hyperoffload_core.ir import Graph
 from hyperoffload_core.mindspore_plugin.chain import Chain, Done, Move, Release, RunOp, Start
 from hyperoffload_core.mindspore_plugin.edits import TOKEN, Edit, NewNode, Plan, Ref, SetInput, Target
 from hyperoffload_core.mindspore_plugin.nodes import LiveGraph, Node, is_full_view
@@ -24,12 +27,9 @@ _REACH = 16
 _LARGE_BYTES = 64 << 10
 
 
-class InsertionError(UserError):
-    """A schedule that cannot be put into MindSpore's graph."""
-
-
-def tensor_roots(live: LiveGraph) -> dict[int, Ref]:
-    """For each storage of the step the node that gives the whole of it: what a Store can take.
+def tensor_roots(live: LiveGraph, graph: Graph) -> dict[int, Ref]:
+    """For each storage of the step the node that gives the whole of it: what a Store can take. ``graph`` is that of a
+    schedule: for a storage of a recomputed op it is the node that a clone is made of.
 
     Left out: what is handed in or persistent, what several ops write, what no node gives as a whole, and views, which
     MindSpore makes contiguous anew for each kernel that takes them.
@@ -49,7 +49,7 @@ def tensor_roots(live: LiveGraph) -> dict[int, Ref]:
         storage = live.graph.storages[node.gives.storage]
         if not storage.persistent and storage.tensor_class != "input" and writers.get(storage.id) == 1:
             roots.setdefault(storage.id, f"n{n}")
-    return roots
+    return roots | {s.id: roots[s.recompute_of] for s in graph.storages if s.recompute_of in roots}
 
 
 def last_readers(schedule: Schedule) -> dict[int, int]:
@@ -67,31 +67,46 @@ def last_readers(schedule: Schedule) -> dict[int, int]:
 
 
 def plan_edits(
-    live: LiveGraph, schedule: Schedule, chain: Chain, kernel_id: Callable[[int], int], *, marks: bool
+    live: LiveGraph,
+    schedule: Schedule,
+    chain: Chain,
+    roots: Mapping[int, Ref],
+    kernel_id: Callable[[int], int],
+    *,
+    marks: bool,
 ) -> Plan:
     """The edits for target ``cpu``.
 
-    ``kernel_id(index)`` is what a node hands to its kernel to mean the move of that index. ``marks`` adds a time stamp
-    after every op (its index is the op). Raises `InsertionError`.
+    ``roots`` are `tensor_roots`. ``kernel_id(index)`` is what a node hands to its kernel to mean the move of that
+    index. ``marks`` adds a time stamp after every op (its index is the op).
     """
-    return Editor(live, schedule, chain, kernel_id, marks).plan()
+    return Editor(live, schedule, chain, roots, kernel_id, marks).plan()
 
 
 class Editor:
-    """``current[storage]`` is where a storage's value is, once it is no longer what its op gave."""
+    """``current[storage]`` is where a storage's value is, once it is no longer what its op gave; ``clones[storage]``
+    the clone that filled a recomputed storage; ``copies`` what the op at hand takes in place of original storages."""
 
     def __init__(
-        self, live: LiveGraph, schedule: Schedule, chain: Chain, kernel_id: Callable[[int], int], marks: bool
+        self,
+        live: LiveGraph,
+        schedule: Schedule,
+        chain: Chain,
+        roots: Mapping[int, Ref],
+        kernel_id: Callable[[int], int],
+        marks: bool,
     ) -> None:
-        self.live, self.schedule, self.chain = live, schedule, chain
+        self.live, self.schedule, self.chain, self.roots = live, schedule, chain, roots
         self.kernel_id, self.marks = kernel_id, marks
         self.op_nodes = frozenset(live.op_nodes)
-        self.roots = tensor_roots(live)
         storages = schedule.graph.storages
         self.converted = {m.storage for m in chain.moves if storages[m.storage].dtype != "float32"}
         self.edits: list[Edit] = []
         self.count = 0
         self.current: dict[int, Ref] = {}
+        self.clones: dict[int, Ref] = {}
+        self.copies: dict[int, int] = {}
+        self.run_again = frozenset(op.recompute_of for op in schedule.graph.ops)
         self.in_flight: dict[int, Ref] = {}
         self.moved_parameters = {m.storage for m in chain.moves if schedule.graph.storages[m.storage].persistent}
         # Position in the chain, and at which one each node was shown last.
@@ -120,6 +135,7 @@ class Editor:
 
     def _planned(self, target: Target) -> Plan:
         """The plan, with the graph's result behind the whole chain."""
+        self.copies = {}
         result = self._rebuild(self.live.result, {})
         if self.last:
             end = self._new("Depend", (result, self.last), f"like {result}")
@@ -157,39 +173,45 @@ class Editor:
     # Ops.
 
     def _run(self, op: int) -> None:
-        if self.schedule.graph.ops[op].recompute_of is not None:
-            raise InsertionError(
-                f"the schedule runs {self.schedule.graph.ops[op].name} a second time, which MindSpore's graph mode is "
-                "not made to do here; compile without recomputation"
-            )
-        n = self.live.op_nodes[self.schedule.graph.origins[op]]
-        if n < 0 or n in self.done_nodes:
+        graph = self.schedule.graph
+        again = graph.ops[op].recompute_of is not None
+        n = self.live.op_nodes[graph.origins[op]]
+        if n < 0 or (n in self.done_nodes and not again):
             return
-        self.done_nodes.add(n)
         self.position += 1
         node = self.live.nodes[n]
+        self.copies = {of: s for s in graph.ops[op].reads if (of := graph.storages[s].recompute_of) is not None}
         inputs = [ref if not ref or self._is_state(ref) else self._rebuild(ref, {}) for ref in node.inputs]
         self._hold_back(node, inputs)
-        self.edits += [SetInput(n, p, i) for p, i in enumerate(inputs) if i != node.inputs[p]]
+        if again:
+            ran = self._new(f"clone n{n}", tuple("U" if self._is_state(i) else i for i in inputs), f"like n{n}")
+            self.clones.update(dict.fromkeys(graph.ops[op].writes, ran))
+        else:
+            ran = f"n{n}"
+            self.done_nodes.add(n)
+            self.edits += [SetInput(n, p, i) for p, i in enumerate(inputs) if i != node.inputs[p]]
         if any(ref for ref in inputs) or not self.last:
-            self.last = self._has_run(n)
-        for storage in self.schedule.graph.ops[op].writes:
+            self.last = self._has_run(node, ran)
+        elif again or op in self.run_again:
+            # Of constants only, and what reads the result may read another run's.
+            self.last = self._new(_STATE, ("U", self.last, ran), "U")
+        for storage in graph.ops[op].writes:
             if storage in self.converted and storage in self.roots:
-                self._keep_whole(storage)
+                self._keep_whole(storage, ran)
         if self.marks:
             self._advance("HyperMark", self._number(op))
 
-    def _keep_whole(self, storage: int) -> None:
+    def _keep_whole(self, storage: int, ran: Ref) -> None:
         """MindSpore on CPU computes many results in float32 only and converts them anew for each kernel that takes
         them; what is stored must be one memory, so it is the copy of a first reader."""
-        self.current[storage] = self._new("TensorMove", (self.roots[storage],), f"like {self.roots[storage]}")
-        if self.last.startswith("n"):
+        self.current[storage] = self._new("TensorMove", (self._value(storage),), f"like {self.roots[storage]}")
+        if self.last == ran:
             self.last = self.current[storage]
 
-    def _has_run(self, n: int) -> Ref:
+    def _has_run(self, node: Node, ran: Ref) -> Ref:
         """What follows waits for a state behind an op that updates in place: MindSpore's CPU backend makes some of them
         an Assign of a result that is new, and only the state is behind the Assign."""
-        return self._new(_STATE, ("U", f"n{n}"), "U") if self.live.nodes[n].states else f"n{n}"
+        return self._new(_STATE, ("U", ran), "U") if node.states else ran
 
     def _hold_back(self, _node: Node, inputs: list[Ref]) -> None:
         """The node waits for what stands before it in the chain, by one of its inputs if not by what it takes."""
@@ -222,7 +244,8 @@ class Editor:
         return set().union(*(self._sources(i) for i in through))
 
     def _rebuild(self, ref: Ref, seen: dict[Ref, Ref]) -> Ref:
-        """The value as it is now: where a storage was brought back, the nodes that show it are made anew on it."""
+        """The value as it is now: where a storage was brought back, or recomputed for the op at hand, the nodes that
+        show it are made anew on it."""
         if not ref.startswith("n"):
             return ref
         if ref in seen:
@@ -230,10 +253,13 @@ class Editor:
         n = int(ref[1:])
         node = self.live.nodes[n]
         is_op = n in self.op_nodes
+        gives = [self.copies.get(view.storage, view.storage) for view in tensors_in(node.gives)]
         whole = is_full_view(node.gives, self.live.graph)
-        if whole and node.gives.storage in self.current and self._like_root(n):
-            result = self.current[node.gives.storage]
-        elif is_op or node.expected.primitive == "Load":
+        if whole and gives[0] in self.current and self._like_root(n):
+            result = self.current[gives[0]]
+        elif is_op:
+            result = next((self.clones[s] for s in gives if s in self.clones), ref)
+        elif node.expected.primitive == "Load":
             result = ref
         elif node.expected.primitive == "Depend":
             result = self._rebuild(node.inputs[0], seen)
@@ -284,6 +310,11 @@ class Editor:
         return bool(gives.shape == root.shape and gives.dtype == root.dtype)
 
     def _value(self, storage: int) -> Ref:
+        """Where the whole of a storage is now."""
+        of = self.schedule.graph.storages[storage].recompute_of
+        if storage not in self.current and of is not None:
+            self.copies = {of: storage}
+            self.current[storage] = self._rebuild(self.roots[storage], {})
         return self.current.get(storage, self.roots[storage])
 
     # Cache operators.
