@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,17 +15,19 @@ import pytest
 from callbacks import call
 from dashboard_example import example_profile, example_schedule
 from plotly.utils import PlotlyJSONEncoder
+from sqlalchemy import update
 
 from app.cli.demo import demo
 from app.dashboard import create_app
-from app.dashboard.pages import run, runs
+from app.dashboard.pages import graph, run, runs, tune
+from app.dashboard.pages.run_notice import run_title
 from app.dashboard.pages.runs import BLOCK_ROWS
 from app.dashboard.views.runs import RunsAsked, common_tags, run_filter, runs_asked_for, runs_named
 from app.demo import DEMO_LIMIT, DEMO_LINK, DEMO_STEPS, demo_request
 from app.jobs import cancel_job, job_view
-from db.curation import RunWords, delete_runs, note_runs, tag_runs, words_of
+from db.curation import RunWords, delete_runs, name_run, note_runs, tag_runs, words_of
 from db.database import Database, open_database
-from db.models import Run
+from db.models import Run, utc_now
 from db.queries import RunFilter, get_run, list_runs
 from db.recordings import RunDescription, fail_run, record_profile, start_run
 
@@ -113,11 +117,40 @@ def test_archiving_and_deleting_are_undone(app: dash.Dash) -> None:
 def test_a_deleted_run_is_in_its_list_and_its_page_says_so(app: dash.Dash, database: Database) -> None:
     delete_runs(database, [2])
     assert ids(block(app, show="deleted")) == [2]
-    page = shown(app, run.layout, run_id="2")
-    assert "Run 2 was deleted" in page and "Restore it" in page
-    assert "run-timeline" not in page
+    for layout in (run.layout, graph.layout, tune.layout):
+        page = shown(app, layout, run_id="2")
+        assert "Run 2 was deleted" in page and "Restore it" in page
+        assert not re.search('"(run-timeline|graph-drawing|tune-compile)"', page)
     call(app, RESTORE, {RESTORE: 1, "runs-grid.selectedRows": [{"id": 2}]}, "runs-told")
     assert "was deleted" not in shown(app, run.layout, run_id="2")
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("running", "This run is being recorded; reload the page"),
+        ("incomplete", "This run is incomplete: the disk is full. What it recorded before is shown."),
+        ("failed", "This run failed: the disk is full."),
+        ("cancelled", "This run was cancelled: the disk is full."),
+    ],
+)
+def test_every_page_of_a_run_that_is_not_whole_says_so(
+    app: dash.Dash, database: Database, status: str, words: str
+) -> None:
+    alive = {"pid": os.getpid(), "heartbeat": utc_now()} if status == "running" else {}
+    with database.write() as connection:
+        connection.execute(update(Run).where(Run.id == 1).values(status=status, reason="the disk is full", **alive))
+    for layout in (run.layout, graph.layout, tune.layout):
+        assert words in shown(app, layout, run_id="1")
+
+
+def test_the_title_of_a_page_names_its_run(app: dash.Dash, database: Database) -> None:
+    name_run(database, 2, "\u202ethe <b>best</b>" + "x" * 150)
+    with app.server.app_context():
+        assert run_title("Tune")(run_id="1") == "Tune #1 example · reactive · HyperOffload"
+        assert run_title("Run")(run_id="7") == run_title("Run")(run_id="x") == "Run · HyperOffload"
+        hostile = run_title("Run")(run_id="2")
+    assert "the <b>best</b>" in hostile and "\u202e" not in hostile and len(hostile) < 200
 
 
 def test_a_running_run_cannot_be_deleted_and_the_page_says_why(app: dash.Dash, database: Database) -> None:

@@ -15,6 +15,7 @@ from hyperoffload_core.explain.remedies import Remedy, Replays, remedies_of
 from hyperoffload_core.explain.stalls import Stall, lost_time
 from hyperoffload_core.explain.step import step_of
 from hyperoffload_core.explain.storages import StorageDecision, storage_decisions
+from hyperoffload_core.explain.verdicts import verdicts_of
 from hyperoffload_core.ir import Graph
 from hyperoffload_core.passes.recomputation import Recomputation, recompute
 from hyperoffload_core.schedule import Schedule
@@ -201,6 +202,23 @@ def test_a_move_may_really_end_later_by_its_slack(schedule: Schedule, seed: int)
     planned = simulate(schedule)
     assert profile.ops.start_ns.tolist() == planned.ops.start_ns.tolist()
     assert int(profile.steps.step_ns[0]) == int(planned.steps.step_ns[0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(schedules, st.integers(0, 1 << 32))
+def test_a_transfer_that_blocks_has_no_slack_however_long_the_program_takes_to_wake_up(
+    schedule: Schedule, seed: int
+) -> None:
+    """As in a measured step, ops and transfers start a little after the last thing they waited for has ended."""
+    rng, step = Random(seed), step_of(schedule)
+    late = replace(
+        step,
+        op_start=[rng.randrange(start, end) for start, end in zip(step.op_start, step.op_end, strict=True)],
+        start={t: rng.randrange(start, step.end[t]) for t, start in step.start.items()},
+    )
+    for verdict in verdicts_of(late):
+        assert verdict.slack_ns >= 0
+        assert not (verdict.blocking_ns and verdict.slack_ns)
 
 
 @settings(max_examples=60, deadline=None)

@@ -34,7 +34,7 @@ class TransferVerdict:
 
     ``hidden_ns + exposed_ns`` is its duration; ``blocking_ns`` the time for which an op, or the end of the step, stood
     waiting for it, or for what it held up; ``slack_ns`` how much later it could have ended without delaying an op or
-    the end of the step; ``cause`` what decided its start (`Hold`).
+    the end of the step (0 for one that blocks); ``cause`` what decided its start (`Hold`).
     """
 
     transfer: int
@@ -189,14 +189,25 @@ def waits_of(step: Step) -> list[Wait]:
 
 
 def _latest_ends(step: Step) -> dict[int, int]:
-    """Backward over transfers: the latest end that delays no op and not the step's end."""
+    """Backward over transfers: the latest end that delays no op and not the step's end.
+
+    A measured op or transfer starts some time after the last thing it waited for: the program has to wake up. It takes
+    that long whenever that thing ends, so all it waits for may end as late as the last of it did, not as its start.
+    """
     latest = dict.fromkeys(step.start, step.end_ns)
+    free = 0
     for op in step.schedule.order:
-        for wait in step.op_waits[op]:
-            latest[wait] = min(latest[wait], step.op_start[op])
+        waits = step.op_waits[op]
+        ready = max([free, *(step.end[t] for t in waits)])
+        for wait in waits:
+            latest[wait] = min(latest[wait], ready, step.op_start[op])
+        free = step.op_end[op]
 
     for t in sorted(step.schedule.transfers, key=lambda t: step.start[t.id], reverse=True):
+        before = [*t.after_transfers, *([step.link_before[t.id]] if t.id in step.link_before else [])]
+        ends = [*(step.end[earlier] for earlier in before), *(step.op_end[op] for op in t.after_ops)]
+        waking = max(0, step.start[t.id] - max(ends, default=step.start[t.id]))
         latest_start = latest[t.id] - (step.end[t.id] - step.start[t.id])
-        for earlier in (*t.after_transfers, *([step.link_before[t.id]] if t.id in step.link_before else [])):
-            latest[earlier] = min(latest[earlier], latest_start)
+        for earlier in before:
+            latest[earlier] = min(latest[earlier], latest_start - waking)
     return latest

@@ -19,6 +19,8 @@ from app.dashboard.pages.graph_parts import (
     listed,
 )
 from app.dashboard.pages.guard import guarded
+from app.dashboard.pages.run_notice import run_notice, run_title
+from app.dashboard.pages.runs_actions import deleted_page
 from app.dashboard.state import State, current_state
 from app.dashboard.views.address import run_number
 from app.dashboard.views.graph_boxes import Drawing, drawing
@@ -48,7 +50,8 @@ STAGES = [
 
 
 def register(app: dash.Dash, shared: State) -> None:
-    dash.register_page(__name__, path_template="/graph/<run_id>", title="Graph · HyperOffload", layout=guarded(layout))
+    shown = guarded(layout)
+    dash.register_page(__name__, path_template="/graph/<run_id>", title=run_title("Graph of"), layout=shown)
 
     @app.callback(
         Output("graph-drawing", "children"),
@@ -139,6 +142,8 @@ def layout(run_id: str = "", **query: str) -> Any:
         run = get_run(state.database, run_number(run_id))
     except DatabaseError:
         return _unknown(run_id)
+    if run.deleted is not None:
+        return deleted_page(run)
     page = page_of(state, run.id)
     asked = asked_of(query)
     told, missing = _told(page, asked)
@@ -152,6 +157,7 @@ def layout(run_id: str = "", **query: str) -> Any:
             dcc.Store(id="graph-picked", data=picked),
             dcc.Store(id="graph-query"),
             _head(run, page, asked),
+            run_notice(run),
             parts.notice("warn", missing, "alert") if missing else None,
             html.Div(
                 [

@@ -28,6 +28,7 @@ from app.dashboard.pages import (
     run_transfers,
 )
 from app.dashboard.pages.guard import guarded
+from app.dashboard.pages.run_notice import run_notice, run_title
 from app.dashboard.pages.run_shown import RUN, SHOW, shown_timeline
 from app.dashboard.pages.runs_actions import deleted_page
 from app.dashboard.state import State, current_state
@@ -57,7 +58,7 @@ PANELS = (
 
 
 def register(app: dash.Dash, shared: State) -> None:
-    dash.register_page(__name__, path_template="/run/<run_id>", title="Run · HyperOffload", layout=guarded(layout))
+    dash.register_page(__name__, path_template="/run/<run_id>", title=run_title("Run"), layout=guarded(layout))
     for panel in PANELS:
         panel.register(app, shared)
 
@@ -106,7 +107,7 @@ def layout(run_id: str = "", **query: str) -> Any:
     if run.deleted is not None:
         return deleted_page(run)
     if not run.step_count:
-        return html.Div([_head(run), _notice(run), _no_steps()])
+        return html.Div([_head(run), run_notice(run), _no_steps()])
     asked = shown_of(query)
     if asked.step == "all" and run.step_count > 1:
         return _all_steps(state, run, asked)
@@ -134,7 +135,7 @@ def layout(run_id: str = "", **query: str) -> Any:
             _store("run-selection", selected),
             dcc.Download(id="run-download"),
             _head(run),
-            _notice(run),
+            run_notice(run),
             frozen(parts.cards(run_numbers(run, view.peak[1], prediction))),
             run_search.panel(view, best, query.get("q", "")),
             run_timeline.panel(run, timeline, step, asked),
@@ -173,7 +174,7 @@ def _all_steps(state: State, run: RunRow, asked: Shown) -> Any:
             _store("run-selection", selected),
             dcc.Download(id="run-download"),
             _head(run),
-            _notice(run),
+            run_notice(run),
             parts.cards(run_numbers(run, peak, None)),
             run_timeline.panel(run, timeline, "all", replace(asked, at=at, window=window, selected=selected)),
             run_steps.panel(run.id, run_steps_of(state.database, run.id), median_step(state.database, run.id)),
@@ -205,19 +206,6 @@ def _head(run: RunRow) -> Any:
     return parts.head(
         [run_name(run), " ", tags], sub, tools, [dcc.Link("Runs", href="/"), f" / {run.id} · {when(run.created)}"]
     )
-
-
-def _notice(run: RunRow) -> Any:
-    reason = run.reason or "no reason was recorded"
-    if run.status == "incomplete":
-        return parts.notice("warn", f"This run is incomplete: {reason}. What it recorded before is shown.", "alert")
-    if run.status == "failed":
-        return parts.notice("bad", f"This run failed: {reason}.", "alert")
-    if run.status == "cancelled":
-        return parts.notice("warn", f"This run was cancelled: {reason}.")
-    if run.status == "running":
-        return parts.notice("info", "This run is being recorded; reload the page for the steps recorded meanwhile.")
-    return None
 
 
 def _no_steps() -> Any:

@@ -176,6 +176,8 @@ def why_block(found: Why, pick: tuple[str, int], run_id: int) -> list[Any]:
     block: list[Any] = [html.H3("Why"), html.P(found.text, className="explained")]
     if found.remedies:
         block.append(html.H3("What would help"))
+        if len(found.remedies) > 1:
+            block.append(html.Div("First what needs neither more memory nor another link.", className="hint"))
         block.append(html.Ul([html.Li(remedy_words(r, pick)) for r in found.remedies], className="remedies"))
     questions = [ask(text, question, pick) for text, question in found.questions]
     rules = []

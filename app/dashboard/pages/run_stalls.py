@@ -69,7 +69,7 @@ def stalls_body(view: StallsView) -> list[Any]:
         body += [
             html.H3("By cause"),
             html.Div([_cause(c) for c in view.causes], className="causes"),
-            html.H3("The dearest stalls"),
+            html.H3("The worst stalls"),
             html.Ol([_stall(s) for s in view.stalls], className="stalls"),
         ]
     if view.left_out:
@@ -83,13 +83,17 @@ def stalls_body(view: StallsView) -> list[Any]:
 
 
 def _cause(cause: CauseRow) -> Any:
-    helps = html.Ul([html.Li(remedy_words(r, None)) for r in cause.remedies], className="remedies")
+    helps = [
+        html.Div([html.Div(title, className="hint"), *remedy_words(remedy, None)], className="helps")
+        for title, remedy in (("Helps most with this memory and link", cause.gentle), ("Helps most of all", cause.most))
+        if remedy is not None
+    ]
     return html.Div(
         [
             html.B(cause.title),
             html.Div(f"{cause.lost} ({cause.share}) in {cause.stalls}", className="soft"),
             html.Div(f"{cause.meaning[:1].upper()}{cause.meaning[1:]}.", className="hint"),
-            html.Div(["What helps most:", helps]) if cause.remedies else None,
+            *helps,
         ],
         className="cause",
     )
@@ -105,12 +109,11 @@ def _stall(stall: StallRow) -> Any:
         className="row",
     )
     bar = html.Div(html.I(style={"width": f"{stall.width:.2%}"}), className="bar stall-bar")
-    first, others = stall.remedies[:1], stall.remedies[1:]
-    helps = [html.Div(remedy_words(r, pick), className="explained") for r in first]
+    helps = [html.Div(remedy_words(r, pick), className="explained") for r in stall.remedies]
     more: list[Any] = [html.P(stall.text, className="explained")]
-    if others:
-        more.append(html.Ul([html.Li(remedy_words(r, pick)) for r in others], className="remedies"))
-    why = html.Details([html.Summary("Why, and what else would help" if others else "Why"), *more])
+    if stall.more:
+        more.append(html.Ul([html.Li(remedy_words(r, pick)) for r in stall.more], className="remedies"))
+    why = html.Details([html.Summary("Why, and what else would help" if stall.more else "Why"), *more])
     return html.Li([head, bar, *helps, why], className="stall")
 
 

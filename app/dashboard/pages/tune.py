@@ -24,6 +24,8 @@ from app.dashboard.pages import (
     way_field,
 )
 from app.dashboard.pages.guard import guarded
+from app.dashboard.pages.run_notice import run_notice, run_title
+from app.dashboard.pages.runs_actions import deleted_page
 from app.dashboard.state import State, current_state
 from app.dashboard.views.address import run_number
 from app.dashboard.views.hardware import paced_link
@@ -60,7 +62,7 @@ function (valid) {
 
 def register(app: dash.Dash, shared: State) -> None:
     shown = guarded(layout, several=RULE_PARAMETERS)
-    dash.register_page(__name__, path_template="/tune/<run_id>", title="Tune · HyperOffload", layout=shown)
+    dash.register_page(__name__, path_template="/tune/<run_id>", title=run_title("Tune"), layout=shown)
     policy_events.register(app, shared)
     job_panel.register(app, shared)
     steps_field.register(app, "tune-steps")
@@ -148,6 +150,8 @@ def layout(run_id: str = "", **query: str) -> Any:
             parts.link_button("All runs", "/", "runs", "filled"),
             parts.link_button("New run", "/new", "plus"),
         )
+    if run.deleted is not None:
+        return deleted_page(run)
     if not run.step_count:
         return parts.state(
             "empty",
@@ -167,8 +171,9 @@ def layout(run_id: str = "", **query: str) -> Any:
             parts.head(
                 f"Tune {run_name(run)}",
                 "Change the policy: its prediction follows. Recompile to keep it as a run, or execute it for real.",
-                crumb=[dcc.Link("Runs", href="/"), " / ", dcc.Link(str(run.id), href=f"/run/{run.id}"), " / tune"],
+                crumb=[dcc.Link("Runs", href="/"), " / ", dcc.Link(str(run.id), href=f"/run/{run.id}"), " / Tune"],
             ),
+            run_notice(run),
             tune_preview.numbers_panel(run),
             html.Div(
                 [

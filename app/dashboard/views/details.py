@@ -117,8 +117,8 @@ def _transfer(view: StepView, identity: int) -> Details:
     facts += [
         ("Hidden", (f"{format_ns(verdict.hidden_ns)} beside compute",)),
         ("Exposed", (f"{format_ns(verdict.exposed_ns)} with no compute beside",)),
-        ("Blocking", (f"{format_ns(verdict.blocking_ns)} by which it delays an op or the end of the step",)),
-        ("Slack", (f"{format_ns(verdict.slack_ns)} later it could have ended without delaying anything",)),
+        ("Blocking", (f"{format_ns(verdict.blocking_ns)} by which it delays compute or the end of the step",)),
+        ("Slack", (_slack_text(verdict.slack_ns),)),
         ("Start decided by", (CAUSES[verdict.cause],)),
         (
             "Starts after",
@@ -164,6 +164,12 @@ def _storage(view: StepView, identity: int) -> Details:
     return Details(
         "storage", identity, storage.name, f"storage {identity} of {len(graph.storages)}", tuple(facts), span
     )
+
+
+def _slack_text(slack_ns: int) -> str:
+    if not slack_ns:
+        return "none: had it ended later, so would an op or the step"
+    return f"{format_ns(slack_ns)}: so much later it could have ended without delaying anything"
 
 
 def _part_of(view: StepView, part: Transfer) -> str:

@@ -19,6 +19,8 @@ from profiles.alive import alive_at
 
 MOST_STALLS = 5
 MOST_REMEDIES = 3
+FAR_MORE = 10
+"""What gains this many times as much as the first remedy is not hidden behind it, whatever it needs."""
 CAUSE_TITLES: dict[Cause, str] = {
     "link": "The link carries too much",
     "memory": "Memory is full",
@@ -47,7 +49,8 @@ class RemedyRow:
 
 @dataclass(frozen=True, slots=True)
 class StallRow:
-    """``transfer`` is the one waited for, ``place`` the window (ns) that shows the stall."""
+    """``transfer`` is the one waited for, ``place`` the window (ns) that shows the stall; ``more`` remedies would help
+    as well."""
 
     rank: int
     lost: str
@@ -60,18 +63,21 @@ class StallRow:
     start_ns: int
     place: tuple[int, int]
     remedies: tuple[RemedyRow, ...]
+    more: tuple[RemedyRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CauseRow:
-    """``remedies``: what helps most as things are, and what helps most of all where that is something else."""
+    """``gentle``: what helps most with the memory and the link there are; ``most``: what helps most of all, None where
+    that is the same."""
 
     title: str
     meaning: str
     lost: str
     share: str
     stalls: str
-    remedies: tuple[RemedyRow, ...]
+    gentle: RemedyRow | None
+    most: RemedyRow | None
 
 
 @dataclass(frozen=True)
@@ -191,7 +197,8 @@ def _cause(found: Explanation, cause: Cause, lost_ns: int) -> CauseRow:
         lost=format_ns(lost_ns),
         share=f"{lost_ns / max(1, found.lost.total_ns):.0%}",
         stalls=f"{count:,} stall{'s' if count != 1 else ''}",
-        remedies=tuple(remedy_row(r) for r in dict.fromkeys((gentle, most)) if r is not None),
+        gentle=None if gentle is None else remedy_row(gentle),
+        most=None if most is None or most == gentle else remedy_row(most),
     )
 
 
@@ -201,6 +208,8 @@ def _gain(remedy: Remedy) -> int:
 
 def _stall(found: Explanation, rank: int, stall: Stall, end_ns: int) -> StallRow:
     graph = found.schedule.graph
+    tried = stall.remedies[:MOST_REMEDIES]
+    first = [r for n, r in enumerate(tried) if n == 0 or _gain(r) >= FAR_MORE * _gain(tried[0])]
     before = "before the end of the step" if stall.op is None else f"before {clipped(graph.ops[stall.op].name)}"
     return StallRow(
         rank=rank,
@@ -213,7 +222,8 @@ def _stall(found: Explanation, rank: int, stall: Stall, end_ns: int) -> StallRow
         transfer=stall.transfer,
         start_ns=stall.start_ns,
         place=window_around((stall.start_ns, stall.start_ns + stall.lost_ns), end_ns),
-        remedies=tuple(remedy_row(r) for r in stall.remedies[:MOST_REMEDIES]),
+        remedies=tuple(remedy_row(r) for r in first),
+        more=tuple(remedy_row(r) for r in tried if r not in first),
     )
 
 
