@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from hyperoffload_core.exact.neighbours import History, Neighbours, Signature
-from hyperoffload_core.exact.search import Label, Node, OutOfTime, Search, covers
+from hyperoffload_core.exact.labels import Label, Signature, covered
+from hyperoffload_core.exact.neighbours import History, Neighbours
+from hyperoffload_core.exact.search import Node, OutOfTime, Search
 from hyperoffload_core.exact.states import Found, Start, State, Times, from_now
 
 _MOST_OF_A_STATE = 3
@@ -62,7 +63,7 @@ class AddressedSearch(Search):
             for then in self.histories(history, nodes[parent][0] if parent >= 0 else None, begun, state):
                 signature = self.signature(then)
                 label = (times, signature)
-                if not any(covers(other, label) for other in known):
+                if not covered(label, known):
                     known.append(label)
                     together = 0 if signature is None else signature.all.bit_count()
                     following.append((bound_ns, -state[0].bit_count(), together, len(nodes)))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from hyperoffload_core.hardware import Hardware, transfer_ns
 from hyperoffload_core.ir import Graph
 from hyperoffload_core.policy import Action
+
+_FEW = 32
 
 
 @dataclass(frozen=True)
@@ -76,14 +78,22 @@ class Instance:
         return sum(self.durations_ns[op] for op in bits(ops))
 
 
-def bits(mask: int) -> list[int]:
+def bits(mask: int) -> tuple[int, ...]:
     """Indices of the set bits, ascending."""
+    return _few_bits(mask) if mask >> _FEW == 0 else _bits(mask)
+
+
+def _bits(mask: int) -> tuple[int, ...]:
     result = []
     while mask:
         low = mask & -mask
         result.append(low.bit_length() - 1)
         mask ^= low
-    return result
+    return tuple(result)
+
+
+_few_bits = lru_cache(maxsize=1 << 15)(_bits)
+"""The searches ask for the same masks of storages, ops and blocks again and again."""
 
 
 def make_instance(

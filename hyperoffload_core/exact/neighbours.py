@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hyperoffload_core.exact.instance import Instance, bits
+from hyperoffload_core.exact.labels import Signature
 from hyperoffload_core.exact.pack import TooManyTries, pack_beside
 from hyperoffload_core.exact.spots import always_fits, lowest_spot, may_lie_as_another, repeatedly
 from hyperoffload_core.exact.states import Start, State
@@ -18,8 +20,7 @@ _MOST_TRIES = 5_000
 """Addresses of blocks that take more tries are given up: `Neighbours.gave_up`."""
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(NamedTuple):
     """Blocks in the order in which they came; masks have bit b for block b.
 
     ``beside[b]``: blocks that were there together with b; ``together[b]``: those that were there when b came. ``block``
@@ -46,18 +47,6 @@ class History:
         return sum(1 << s for s, blocks in enumerate(self.since) if blocks)
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """Pairs of blocks as bits: those that were together, and with them those that may come to have been."""
-
-    firm: int
-    all: int
-
-    def within(self, other: Signature) -> bool:
-        """Whether all that can follow the other can follow this one."""
-        return not (self.firm & ~other.firm or self.all & ~other.all)
-
-
 @dataclass
 class Neighbours:
     """Histories of one instance. ``gave_up``: some assignment was neither found nor refuted, and taken for refuted."""
@@ -69,6 +58,8 @@ class Neighbours:
         self._names: dict[tuple[int, int], int] = {}
         self._pairs: dict[tuple[int, int], int] = {}
         self._found: dict[tuple[tuple[int, ...], int], list[int] | None] = {}
+        self._answers: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int] | None] = {}
+        self._signatures: dict[tuple[object, ...], Signature] = {}
         self._refuted: list[int] = []
 
     def at_start(self, device: int, pool: int) -> History | None:
@@ -119,8 +110,7 @@ class Neighbours:
             for s, block in enumerate(one.block):
                 if block >= 0 and not then[2] >> s & 1:
                     one.leave(s)
-            result = one.settled()
-            if result is not None:
+            if (result := one.settled()) is not None:
                 yield result
 
     def at_end(self, history: History, pool: int) -> History | None:
@@ -135,6 +125,12 @@ class Neighbours:
         return draft.settled()
 
     def signature(self, history: History) -> Signature:
+        key = (history.names, history.beside, history.since, history.block, history.staying)
+        if key not in self._signatures:
+            self._signatures[key] = self._work_out_signature(history)
+        return self._signatures[key]
+
+    def _work_out_signature(self, history: History) -> Signature:
         firm = everything = 0
         names = history.names
         for a, mask in enumerate(history.beside):
@@ -163,6 +159,14 @@ class Neighbours:
         """An assignment, None if there is none. Blocks that find room wherever the others lie come last, also those
         that can lie where another of their size does; the rest is packed exactly, unless it holds pairs of which no
         assignment exists."""
+        key = (tuple(names), tuple(beside))
+        if key not in self._answers:
+            self._answers[key] = self._work_out_offsets(names, sizes, beside, together)
+        return self._answers[key]
+
+    def _work_out_offsets(
+        self, names: Sequence[int], sizes: Sequence[int], beside: Sequence[int], together: Sequence[int]
+    ) -> list[int] | None:
         limit = self.instance.limit_bytes
         hard, easy = [b for b in range(len(sizes)) if beside[b]], [b for b in range(len(sizes)) if not beside[b]]
         remaining = sum(1 << b for b in hard)
@@ -194,8 +198,7 @@ class Neighbours:
                 self._found[key] = None
             if self._found[key] is None:
                 self._refuted.append(pairs)
-        found = self._found[key]
-        if found is None:
+        if (found := self._found[key]) is None:
             return None
         offsets, placed = [0] * len(sizes), remaining
         for b, offset in zip(hard, found, strict=True):
@@ -312,7 +315,7 @@ class _Draft:
                 found = self.owner.offsets(self.names, self.sizes, self.beside, self.together)
                 if found is None:
                     return None
-                self.offsets = found
+                self.offsets = list(found)
                 break
             self.offsets[b] = spot
         return self._value()

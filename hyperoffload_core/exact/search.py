@@ -25,14 +25,14 @@ from functools import lru_cache
 from typing import ClassVar
 
 from hyperoffload_core.exact.instance import Instance, bits
-from hyperoffload_core.exact.neighbours import History, Signature
+from hyperoffload_core.exact.labels import Label, Signature, covered, not_covered
+from hyperoffload_core.exact.neighbours import History
 from hyperoffload_core.exact.outlook import Outlook
 from hyperoffload_core.exact.states import Choice, Found, Start, State, Times, from_now, nowhere_later
 
 _NEVER = 1 << 62
 _MOST_KEPT = 50_000
 """States whose choices are kept for when they return."""
-Label = tuple[tuple[int, ...], Signature | None]
 Node = tuple[State, Times, int, int, Start | None, History | None, Label]
 """(state, its times, bytes moved so far, index of the node before, what started in between, blocks that were together
 in a search with addresses, what other nodes of this state are compared with)."""
@@ -95,9 +95,10 @@ class Search:
             before = nodes[parent][0] if parent >= 0 else None
             for then in self.histories(history, before, begun, state):
                 label = (reached, self.signature(then))
-                if any(covers(other, label) for other in known):
+                if covered(label, known):
                     continue
-                known[:] = [o for o in known if not covers(label, o)]
+                if known:
+                    known[:] = not_covered(known, label)
                 known.append(label)
                 nodes.append((state, times, moved, parent, begun, then, label))
                 queue_up(bound, moved + more, len(nodes) - 1)
@@ -331,10 +332,3 @@ class Search:
             starts.append(start)
             state, _, _, parent, start, _, _ = nodes[parent]
         return Found(step_ns, total, tuple(reversed(starts)), state[2], state[6])
-
-
-def covers(one: Label, other: Label) -> bool:
-    """Whether one is nowhere later, and whatever follows the other can follow it."""
-    if not nowhere_later(one[0], other[0]):
-        return False
-    return one[1] is None or other[1] is None or one[1].within(other[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 State = tuple[int, int, int, int, int, int, int]
 """(ops that have run, running op, storages on the device, storages with a valid remote copy, storage being stored,
@@ -11,8 +12,7 @@ Times = tuple[int, int, int, int]
 """(now, end of the running op, of the running Store, of the running Prefetch); now where nothing runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """What may start in a state at its time: an op, a Store and a Prefetch of a storage, -1 for none of it.
 
     ``running`` is the op that runs then; ``device`` and ``remote`` hold what is on the device and validly in the pool,
@@ -31,8 +31,7 @@ class Choice:
     clean: int
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(NamedTuple):
     """What starts at ``ns``: an op, a Store and a Prefetch of a storage (-1: none); ``evicted`` storages leave just
     before."""
 

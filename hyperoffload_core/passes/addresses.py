@@ -29,7 +29,8 @@ def alignment_bytes(size: int) -> int:
 
     Tied to the size so that blocks sorted by alignment lie without padding between them.
     """
-    return min(_LARGEST_ALIGNMENT, size & -size)
+    lowest = size & -size
+    return lowest if lowest < _LARGEST_ALIGNMENT else _LARGEST_ALIGNMENT
 
 
 def assign_addresses(blocks: Sequence[Block], capacity_bytes: int | None = None) -> tuple[list[int], int]:
