@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from profiles.by_op import by_op
 from profiles.comparison import LabelledProfile
 from profiles.figures import CONFIG, label_in_template, named, run_line, size_scale, time_scale
+from profiles.figures_lanes import op_lanes_figure
 from profiles.series import MemoryCurve, downsample
 
 _BINS = 1200
@@ -19,8 +20,9 @@ Column = NDArray[np.int64]
 
 
 def op_figures(profiles: Sequence[LabelledProfile], baseline: int) -> dict[str, _Figure]:
-    """Two charts on one axis of ops, in the order of the baseline: device memory while each op runs (``memory_by_op``),
-    and how much later than in the baseline each op ends (``behind_by_op``, empty where no profile shares an op)."""
+    """Three charts on one axis of ops, in the order of the baseline: device memory while each op runs
+    (``memory_by_op``), compute and copies with each op a bar of one width (``lanes_by_op``), and how much later than in
+    the baseline each op ends (``behind_by_op``, empty where no profile shares an op)."""
     aligned = by_op([p.profile for p in profiles], baseline)
     size = size_scale(max((int(c.bytes.max(initial=1)) for c in aligned.courses), default=1))
     late = time_scale(max((int(np.abs(c.behind_ns).max(initial=1)) for c in aligned.courses), default=1))
@@ -36,7 +38,8 @@ def op_figures(profiles: Sequence[LabelledProfile], baseline: int) -> dict[str, 
             behind.append(_line(place, course.behind_ns, late.divisor, line, named(item), text))
     axis = {
         "title": {"text": f"op, in the order of {named(profiles[baseline])}, with what others run in between"},
-        "range": [0, max(len(aligned.order) - 1, 1)],
+        # Room for what runs before the first op and after the last.
+        "range": [-1.5, max(len(aligned.order) - 1, 1) + 1.5],
     }
     legend = {"orientation": "h", "y": 1.12, "x": 0}
     shared = {"hovermode": "x unified", "xaxis": axis, "legend": legend}
@@ -51,6 +54,7 @@ def op_figures(profiles: Sequence[LabelledProfile], baseline: int) -> dict[str, 
             "config": CONFIG,
             "group": "op",
         },
+        "lanes_by_op": op_lanes_figure(profiles, aligned.courses, axis),
         "behind_by_op": {
             "data": behind,
             "layout": {**shared, "height": 260, "yaxis": {"title": {"text": f"behind the baseline ({late.unit})"}}},

@@ -18,8 +18,9 @@ from hyperoffload_core.collector import collector_paused
 from profiles import shown
 from profiles.colours import RUN_COLOURS
 from profiles.comparison import Comparison, LabelledProfile, Side
-from profiles.figures import gantt_figure, memory_figure
+from profiles.figures import memory_figure
 from profiles.figures_by_op import op_figures
+from profiles.figures_lanes import gantt_figure
 from profiles.plain import html_text
 from profiles.shown import MOST_ROWS, Cell, Table
 

@@ -14,8 +14,9 @@ from html import escape, unescape
 from typing import Any
 
 from profiles.comparison import Comparison, LabelledProfile
-from profiles.figures import gantt_figure, memory_figure
+from profiles.figures import memory_figure
 from profiles.figures_by_op import op_figures
+from profiles.figures_lanes import gantt_figure
 from profiles.plain import visible
 
 WIDTH = 1240
@@ -49,13 +50,14 @@ class _Frame:
 
 
 def comparison_svg(comparison: Comparison, profiles: Sequence[LabelledProfile]) -> str:
-    """Verdict, curves and lanes over time, and curves by op; ``profiles`` are those the comparison was made of."""
+    """Verdict, curves and lanes over time and by op; ``profiles`` are those the comparison was made of."""
     figures = [
         ("Device memory over the median step", memory_figure(profiles)),
         ("Compute and copies", gantt_figure(profiles)),
     ]
     by_op = op_figures(profiles, comparison.baseline)
     figures.append(("Device memory while each op runs", by_op["memory_by_op"]))
+    figures.append(("Compute and copies, by op", by_op["lanes_by_op"]))
     figures.append(("How much later than in the baseline each op ends", by_op["behind_by_op"]))
     parts, top = [], 28.0
     for line in textwrap.wrap(visible(comparison.verdict, None), _LETTERS):

@@ -29,7 +29,7 @@ from hyperoffload_core.verifier import verify
 from profiles.chrome_trace import trace_events
 from profiles.compare import compare
 from profiles.comparison import LabelledProfile
-from profiles.figures import gantt_figure
+from profiles.figures_lanes import gantt_figure
 from profiles.report import report_html
 from tests.graphs import training
 from tests.naive_schedule import naive_schedule, random_schedule

@@ -25,7 +25,9 @@ from profiles.chrome_trace import COMPUTE, COPY_IN, COPY_OUT, trace_bytes, trace
 from profiles.compare import compare
 from profiles.comparison import LabelledProfile
 from profiles.export import COMPARISON_SUFFIXES, comparison_bytes, export_comparison, export_trace
-from profiles.figures import CONFIG, gantt_figure, memory_figure
+from profiles.figures import CONFIG, memory_figure
+from profiles.figures_by_op import op_figures
+from profiles.figures_lanes import gantt_figure
 from profiles.report import report_html
 from profiles.shown import format_value
 from profiles.tables import CSV_COLUMNS
@@ -219,8 +221,31 @@ def test_the_gantt_has_a_rectangle_per_event(profiles: list[LabelledProfile]) ->
         "copy in (Prefetch)": 1,
         "compute waits for a copy": 1,
     }
-    texts = {text for trace in figure["data"] for text in trace.get("text", ())}
-    assert "waits for Prefetch act · 400 B · 20 ns" in texts
+    assert "waits for Prefetch act · 400 B · 20 ns" in hover_texts(figure)
+
+
+def hover_texts(figure: dict[str, Any]) -> set[str]:
+    return {text for trace in figure["data"] for text in trace.get("text", ())}
+
+
+def test_lanes_by_op_have_the_same_events_over_the_ops_they_run_with(profiles: list[LabelledProfile]) -> None:
+    figures, over_time = op_figures(profiles, 0), gantt_figure(profiles)
+    by_op = figures["lanes_by_op"]
+    for of in ("name", "y"):
+        drawn = [[t[of] for t in f["data"] if t["mode"] == "lines"] for f in (by_op, over_time)]
+        assert drawn[0] == drawn[1]
+    # What things took is told in time on either axis.
+    assert hover_texts(by_op) == hover_texts(over_time)
+    assert {f["layout"]["xaxis"]["title"]["text"] for f in figures.values()} == {
+        by_op["layout"]["xaxis"]["title"]["text"]
+    }
+    bars = [t for t in by_op["data"] if t["mode"] == "lines" and t["name"] in ("forward", "backward")]
+    starts = [t["x"][i] for t in bars for i in range(0, len(t["x"]), 6)]
+    ends = [t["x"][i] for t in bars for i in range(2, len(t["x"]), 6)]
+    assert {round(end - start, 6) for start, end in zip(starts, ends, strict=True)} == {0.8}
+    assert sorted({round(start + 0.4, 6) for start in starts}) == list(range(len(set(starts))))
+    low, high = by_op["layout"]["xaxis"]["range"]
+    assert all(low <= x <= high for t in by_op["data"] for x in t["x"] if x is not None)
 
 
 def test_numbers_read_as_people_write_them() -> None:
@@ -292,8 +317,9 @@ def test_the_picture_has_a_line_per_profile_and_a_polygon_per_lane(profiles: lis
     root = ElementTree.fromstring(comparison_bytes(profiles, ".svg").decode())
     paths = [p.attrib for p in root.iter("{http://www.w3.org/2000/svg}path")]
     filled = [p for p in paths if p.get("fill", "none") != "none" and p.get("stroke")]
-    assert len(filled) == 7  # forward and backward twice, one lane out, one in, one stretch of waiting
-    assert sum(p["d"].count("M") for p in filled) == 11  # one rectangle each
+    # Over time and again by op: forward and backward twice, one lane out, one in, one stretch of waiting.
+    assert len(filled) == 2 * 7
+    assert sum(p["d"].count("M") for p in filled) == 2 * 11  # one rectangle each
     lines = [p for p in paths if p.get("stroke-width") == "2" and p.get("fill") == "none"]
     assert len(lines) == 2 + 2 + 1  # memory over time, memory by op, one run behind the other
     words = " ".join("".join(t.itertext()) for t in root.iter("{http://www.w3.org/2000/svg}text"))
@@ -317,6 +343,7 @@ def test_the_report_draws_offline_in_a_browser(
     page.goto(path.as_uri())
     page.wait_for_selector("html[data-ready=yes]", timeout=30_000)
     assert page.locator("#gantt .scatterlayer path.js-fill").count() == 9
+    assert page.locator("#lanes_by_op .scatterlayer path.js-fill").count() == 9
     assert page.locator("#memory .scatterlayer .trace").count() == 6
     # A zoom of the memory curve is a zoom of the Gantt chart.
     page.evaluate("Plotly.relayout('memory', {'xaxis.range[0]': 100, 'xaxis.range[1]': 200})")
