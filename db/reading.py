@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from db.readonly import reading_address
+from db.readonly import connect_for_reading
 from hyperoffload_core.errors import UserError
 
 MOST_ROWS = 5_000
@@ -117,10 +117,9 @@ def _bare(sql: str) -> str:
 def _open(path: Path, refused: list[str]) -> sqlite3.Connection:
     """A connection that can only read; ``refused`` collects what the authorizer turned down."""
     try:
-        connection = sqlite3.connect(reading_address(path), uri=True, isolation_level=None)
+        connection = connect_for_reading(path)
     except sqlite3.Error as error:
         raise QueryError(f"{path} cannot be opened for reading ({error})") from error
-    connection.execute("PRAGMA query_only = ON")
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)

@@ -14,17 +14,25 @@ def can_be_written(path: Path) -> bool:
 
 
 def connect_for_reading(path: Path) -> sqlite3.Connection:
-    """A connection that only reads, made so that it needs to write nothing. Raises `sqlite3.Error`."""
-    connection = sqlite3.connect(reading_address(path), uri=True, isolation_level=None, check_same_thread=False)
+    """A connection that only reads, made so that it needs to write nothing. Raises `sqlite3.Error`.
+
+    To read a file in WAL mode SQLite makes two files beside it, a log and an index of it. Where it cannot:
+
+    - with a log and an index another process writes, and its files serve;
+    - a log without an index was left behind by a process that ended in the middle, or came along in a copy. Its changes
+      belong to the database. SQLite makes the index in memory when it has the file for itself, which here needs no
+      lock: who writes has an index;
+    - a file without a log is declared unchanging.
+    """
+    how, locking = "", "NORMAL"
+    if not os.access(path.parent, os.W_OK):
+        log, index = (path.with_name(path.name + ending) for ending in ("-wal", "-shm"))
+        if not log.exists() or not log.stat().st_size:
+            how = "&immutable=1"
+        elif not index.exists():
+            how, locking = "&vfs=unix-none", "EXCLUSIVE"
+    address = f"file:{quote(str(path.absolute()))}?mode=ro{how}"
+    connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
+    connection.execute(f"PRAGMA locking_mode = {locking}")
     connection.execute("PRAGMA query_only = ON")
     return connection
-
-
-def reading_address(path: Path) -> str:
-    """The URI that opens the file for reading.
-
-    To read a file in WAL mode SQLite makes two files beside it. Where it cannot, the file is declared unchanging,
-    unless a log lies beside it: then another process writes, and its files serve.
-    """
-    unchanging = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
-    return f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if unchanging else ''}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -194,6 +195,27 @@ def test_a_database_on_a_read_only_file_system_is_opened_for_reading(tmp_path: P
         assert [line.startswith(refused) for line in said[1:]] == [True, True]
         database.close()
     assert [file.name for file in folder.iterdir()] == ["runs.db"]
+
+
+@pytest.mark.parametrize("left", [("-wal",), ("-wal", "-shm")], ids=["log", "log-and-index"])
+def test_what_a_log_on_a_read_only_file_system_holds_is_read(tmp_path: Path, left: tuple[str, ...]) -> None:
+    """A process that ended in the middle leaves its log behind; a copy may bring it along without its index."""
+    path, shelf = tmp_path / "runs.db", tmp_path / "shelf"
+    open_database(path).close()
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("PRAGMA wal_autocheckpoint = 0")
+    writer.execute("INSERT INTO saved_query (name, sql, plot, created) VALUES ('late', '', '{}', '2026-01-01')")
+    shelf.mkdir()
+    for ending in ("", *left):
+        shutil.copy(f"{path}{ending}", shelf)
+    writer.close()
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom db.database import *\nfrom db.reading import run_query\n"
+        "with open_database(sys.argv[1]).read() as c: print(c.exec_driver_sql('SELECT name FROM saved_query').all())\n"
+        "print(run_query(Path(sys.argv[1]), 'SELECT name FROM saved_query').rows)"
+    )
+    said = run_beside_read_only(shelf, code, str(shelf / "runs.db")).split("\n")
+    assert said[:2] == ["[('late',)]", "[('late',)]"]
 
 
 def test_an_older_database_that_cannot_be_written_says_that_it_has_to_be(tmp_path: Path) -> None:
