@@ -96,11 +96,11 @@ def _lowest_gap(low: Ints, high: Ints, size: int, alignment: int) -> int:
 def _peaks_seen(problem: Problem) -> Ints:
     """For each block the most bytes alive while it exists."""
     result = np.zeros(problem.blocks, np.int64)
-    np.maximum.at(result, problem.owner, _range_maxima(problem.loads, problem.start, problem.end))
+    np.maximum.at(result, problem.owner, range_maxima(problem.loads, problem.start, problem.end))
     return result
 
 
-def _range_maxima(values: Ints, start: Ints, end: Ints) -> Ints:
+def range_maxima(values: Ints, start: Ints, end: Ints) -> Ints:
     """The maximum of each range [start, end), from maxima of all ranges whose lengths are powers of two."""
     result = np.zeros(len(start), np.int64)
     length = end - start

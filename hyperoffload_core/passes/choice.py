@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hyperoffload_core.analysis.lifetimes import Uses
+from hyperoffload_core.packing.firstfit import range_maxima
 from hyperoffload_core.passes.loads import IN, OUT, Loads
 from hyperoffload_core.passes.placement import Problem
 from hyperoffload_core.passes.selection import WRAP, Candidates, Choice, Floats, Integers, resident_slots
@@ -32,8 +33,6 @@ _TOGETHER = 12
 """So many gaps may be taken before loads are measured again, until one in so many of the bytes missing are away."""
 _ROUNDS = 1000
 """Of very many candidates, one in so many is taken at once, so that the time does not grow with their square."""
-_STRETCH = 256
-"""Slots whose peak is looked at before any of them singly."""
 _NOISE = 0.3
 """Standard deviation of the logarithm of the factors that a round of the search puts on scores."""
 _WHOLE = 0.99
@@ -79,9 +78,7 @@ class Choosing:
         self.written = candidates.last_write + 1
         self.link_weight, self.barred = LINK_WEIGHT, np.zeros(len(candidates.storage), np.bool_)
         self.preference = np.ones(len(candidates.storage))
-        self.rows_of: dict[int, list[int]] = {}
-        for row, storage in enumerate(candidates.storage.tolist()):
-            self.rows_of.setdefault(storage, []).append(row)
+        self.rows_of = candidates.rows_of
         self.taken: dict[int, None] = {}
         for storage, action in enumerate(actions):
             if action == "offload":
@@ -168,19 +165,23 @@ class Choosing:
     def settled(self) -> Chosen:
         """Undo what is not needed, dearest first, and measure what is left."""
         c = self.c
-        # What is given up only adds to what is on the device, so a stretch that was too full once stays so.
-        peaks = np.maximum.reduceat(self.occupied, np.arange(0, self.slots, _STRETCH))
-        for row in sorted(list(self.taken)[self.forced :], key=lambda r: -float(c.in_ns[r] + self.out_ns[r])):
-            most = self.limit - int(c.bytes[row])
-            high = any(
-                peaks[-(-part.start // _STRETCH) : part.stop // _STRETCH].max(initial=0) > most
-                for part in self._parts(row)
-            )
-            if not high and self.is_superfluous(row):
+        rows = np.array(list(self.taken)[self.forced :], np.int64)
+        # What is given up only adds to what is on the device, so a gap that was too full once stays so.
+        rows = rows[self._fullest(rows) <= self.limit - c.bytes[rows]]
+        for row in rows[np.argsort(-(c.in_ns[rows] + self.out_ns[rows]), kind="stable")].tolist():
+            if self.is_superfluous(row):
                 self.give_up(row)
         self.load()
         rows = np.array(list(self.taken), np.int64)
         return Chosen(self.choices(), self.loads.step_ns, float((c.in_ns[rows] + self.out_ns[rows]).sum()))
+
+    def _fullest(self, rows: Integers) -> Integers:
+        """The most bytes on the device in the slots that each gap frees."""
+        low, high, wrap = self.low[rows], self.high[rows] + 1, self.c.wrap[rows]
+        head = range_maxima(self.occupied, np.where(wrap, 0, low), high)
+        tail = range_maxima(self.occupied, low[wrap], np.full(int(wrap.sum()), self.slots))
+        head[wrap] = np.maximum(head[wrap], tail)
+        return head
 
     def choices(self) -> frozenset[Choice]:
         rows = np.array(list(self.taken), np.int64)
@@ -252,14 +253,17 @@ class Choosing:
     def _refresh(self, storage: int) -> None:
         """Which other gaps of the storage may still be left, and which of them need no Store."""
         c, rows = self.c, self.rows_of[storage]
+        if len(rows) == 1:
+            self.available[rows[0]] = rows[0] not in self.taken
+            return
         taken = [row for row in rows if row in self.taken]
+        index, last = c.index_of_row, len(self.uses[storage].positions) - 1
         for row in rows:
-            if row in taken:
+            if row in self.taken:
                 self.available[row] = False
                 continue
-            last = len(self.uses[storage].positions) - 1
-            self.available[row] = not any(_exclude_each_other(int(c.index[t]), int(c.index[row]), last) for t in taken)
-            clean = any(_now_clean(c, t, row) for t in taken)
+            self.available[row] = not any(_exclude_each_other(index[t], index[row], last) for t in taken)
+            clean = any(c.cleans(t, row) for t in taken)
             self.low[row] = c.clean_low[row] if clean else c.low[row]
             self.out_ns[row] = 0.0 if clean else c.out_ns[row]
 
@@ -276,7 +280,7 @@ class Choosing:
             return np.where(wrap, upper + prefix[-1] - lower, upper - lower)
 
         relieved = np.minimum(c.bytes[rows] * between(slots).astype(np.float64), between(total).astype(np.float64))
-        return relieved * (1 + 1e-9 * c.bytes[rows] / max(1, int(c.bytes.max())))
+        return relieved * c.first_of_ties[rows]
 
     def _price(self, rows: Integers, windows: _Windows) -> Floats:
         """What each gap adds to the least step time, and a little of the time its transfers take; ns."""
@@ -330,19 +334,11 @@ class Choosing:
         return [slice(low, high + 1)]
 
     def _occupy(self, row: int, sign: int) -> None:
+        size = sign * self.c.bytes[row]
         for part in self._parts(row):
-            self.occupied[part] += sign * int(self.c.bytes[row])
+            self.occupied[part] += size
 
 
 def _exclude_each_other(one: int, other: int, last: int) -> bool:
     """A wrap already leaves the gaps at the start and at the end of the step."""
     return WRAP in (one, other) and bool({-1, last} & {one, other})
-
-
-def _now_clean(c: Candidates, taken: int, other: int) -> bool:
-    """Whether the remote copy made (or kept) for gap ``taken`` is still valid at gap ``other``."""
-    if c.wrap[other]:
-        return False
-    if c.wrap[taken]:
-        return int(c.last_write[other]) < 0
-    return int(c.index[taken]) < int(c.index[other]) and int(c.last_write[taken]) == int(c.last_write[other])

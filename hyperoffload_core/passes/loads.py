@@ -28,15 +28,18 @@ class Loads:
     """
 
     def __init__(self, problem: Problem) -> None:
-        ends = np.cumsum(np.asarray(problem.durations_ns, np.float64))
-        self.total_ns = float(ends[-1]) if len(ends) else 0.0
-        self._ahead = np.concatenate(([0.0, 0.0], ends))
+        ends = np.cumsum(np.asarray(problem.durations_ns, np.int64))
+        self.total_ns = int(ends[-1]) if len(ends) else 0
+        self._ahead = np.concatenate((np.zeros(2, np.int64), ends))
         self._done = np.append(self._ahead[1:], self.total_ns)
-        self._links = 1 if problem.hardware.duplex == "half" else 2
+        self._own = self._done - self._ahead
+        self._links, slots = 1 if problem.hardware.duplex == "half" else 2, len(self._ahead)
         self._count = [0] * self._links
         self._time = [np.empty(64) for _ in range(self._links)]
         self._windows = [np.empty((2, 64), np.int64) for _ in range(self._links)]
-        self.step_ns, self.binding_slot = self.total_ns, 0
+        # Transfer times by deadline and by release, a row per link; whole numbers, whose running maxima are quicker.
+        self._due, self._coming = np.zeros((2, self._links, slots), np.int64)
+        self.step_ns, self.binding_slot = float(self.total_ns), 0
         self.measure()
 
     def add(self, direction: int, time_ns: float, release: int, deadline: int) -> None:
@@ -48,11 +51,14 @@ class Loads:
             return
         self._time[link][count] = time_ns
         self._windows[link][0, count], self._windows[link][1, count] = release, deadline
+        self._due[link, deadline] += int(time_ns)
+        self._coming[link, release] += int(time_ns)
         self._count[link] += 1
 
     def replace(self, transfers: Sequence[tuple[Floats, Integers, Integers]]) -> None:
         """Carry exactly these transfers: per direction (OUT, IN) their times, releases and deadlines."""
         self._count = [0] * self._links
+        self._due[:], self._coming[:] = 0, 0
         for direction, (time_ns, release, deadline) in enumerate(transfers):
             self._append(min(direction, self._links - 1), time_ns, release, deadline)
         self.measure()
@@ -74,36 +80,46 @@ class Loads:
             self._windows[link] = grown
         self._time[link][count : count + more] = time_ns
         self._windows[link][:, count : count + more] = release, deadline
+        self._due[link] += np.bincount(deadline, time_ns, len(self._ahead)).astype(np.int64)
+        self._coming[link] += np.bincount(release, time_ns, len(self._ahead)).astype(np.int64)
         self._count[link] += more
 
     def measure(self) -> None:
         """Work out ``step_ns`` and what `step_with` needs."""
-        ahead, done, slots = self._ahead, self._done, len(self._ahead)
-        due, coming, rows = [], [], []
-        for link in range(self._links):
+        due = np.cumsum(self._due, axis=1)
+        coming = np.cumsum(self._coming[:, ::-1], axis=1)[:, ::-1]
+        latest = due[0].copy() if self._links == 1 else np.maximum(due[0], due[1])
+        passed = self._passed(self._reached(latest))
+        self._pivot = [int(pivot) for pivot in np.argmax(coming + passed, axis=1)]
+        between = np.empty_like(due)
+        for link, pivot in enumerate(self._pivot):
             count = self._count[link]
-            time_ns, (release, deadline) = self._time[link][:count], self._windows[link][:, :count]
-            rows.append((time_ns, release, deadline))
-            due.append(np.cumsum(np.bincount(deadline, time_ns, slots)))
-            coming.append(np.cumsum(np.bincount(release, time_ns, slots)[::-1])[::-1])
-        latest = due[0] if self._links == 1 else np.maximum(due[0], due[1])
-        reached = ahead + np.maximum.accumulate(np.maximum(latest - ahead, 0.0))
-        passed = np.maximum(np.append(reached[1:], reached[-1]), reached + done - ahead)
-        self._pivot, between = [], []
-        for (time_ns, release, deadline), link_coming in zip(rows, coming, strict=True):
-            pivot = int(np.argmax(link_coming + passed))
+            release, deadline = self._windows[link][:, :count]
             inside = release >= pivot
-            self._pivot.append(pivot)
-            between.append(passed[pivot] + np.cumsum(np.bincount(deadline[inside], time_ns[inside], slots)))
-            latest = np.maximum(latest, np.where(np.arange(slots) > pivot, between[-1], 0.0))
-        reached = ahead + np.maximum.accumulate(np.maximum(latest - ahead, 0.0))
-        passed = np.maximum(np.append(reached[1:], reached[-1]), reached + done - ahead)
+            between[link] = np.bincount(deadline[inside], self._time[link][:count][inside], len(self._ahead))
+        between = np.cumsum(between, axis=1) + passed[self._pivot][:, None]
+        for row, pivot in zip(between, self._pivot, strict=True):
+            np.maximum(latest[pivot + 1 :], row[pivot + 1 :], out=latest[pivot + 1 :])
+        reached = self._reached(latest)
+        passed = self._passed(reached)
         most = coming[0] if self._links == 1 else np.maximum(coming[0], coming[1])
-        lasting = np.maximum.accumulate((most + done)[::-1])[::-1]
-        rest = np.maximum(lasting, self.total_ns) - ahead
+        lasting = np.maximum.accumulate((most + self._done)[::-1])[::-1]
+        rest = np.maximum(lasting, self.total_ns) - self._ahead
         through = reached + rest
-        self.binding_slot = int(np.argmax(through))
-        self.step_ns = max(self.total_ns, float(through[self.binding_slot]))
-        self._ends_late = [np.maximum.accumulate((d + rest)[::-1])[::-1] for d in due]
-        self._between_late = [np.maximum.accumulate((b + rest)[::-1])[::-1] for b in between]
-        self._starts_late = [np.maximum.accumulate(c + passed) for c in coming]
+        self.binding_slot = int(through.argmax())
+        self.step_ns = float(max(self.total_ns, int(through[self.binding_slot])))
+        self._ends_late = np.maximum.accumulate((due + rest)[:, ::-1], axis=1)[:, ::-1]
+        self._between_late = np.maximum.accumulate((between + rest)[:, ::-1], axis=1)[:, ::-1]
+        self._starts_late = np.maximum.accumulate(coming + passed, axis=1)
+
+    def _reached(self, latest: Integers) -> Integers:
+        """When each slot is reached at the earliest, given when all that is due ahead of it has run."""
+        waited = np.maximum.accumulate(np.maximum(latest - self._ahead, 0))
+        result: Integers = self._ahead + waited
+        return result
+
+    def _passed(self, reached: Integers) -> Integers:
+        """When what comes behind each slot can start at the earliest."""
+        passed: Integers = reached + self._own
+        np.maximum(passed[:-1], reached[1:], out=passed[:-1])
+        return passed

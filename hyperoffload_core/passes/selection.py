@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +58,38 @@ class Candidates:
     in_ns: Floats
     out_ns: Floats
     clean_low: Integers
+
+    @cached_property
+    def rows_of(self) -> dict[int, list[int]]:
+        """Rows by storage."""
+        result: dict[int, list[int]] = {}
+        for row, storage in enumerate(self.storage.tolist()):
+            result.setdefault(storage, []).append(row)
+        return result
+
+    @cached_property
+    def index_of_row(self) -> list[int]:
+        """``index`` as a list, which is quicker to look up one by one; so is the next."""
+        return self.index.tolist()
+
+    @cached_property
+    def last_write_of_row(self) -> list[int]:
+        return self.last_write.tolist()
+
+    @cached_property
+    def first_of_ties(self) -> Floats:
+        """Factors so near to one that they only make the larger of two equals come first."""
+        result: Floats = 1 + 1e-9 * self.bytes / max(1, int(self.bytes.max(initial=0)))
+        return result
+
+    def cleans(self, taken: int, other: int) -> bool:
+        """Whether the remote copy made (or kept) for the gap of row ``taken`` is still valid at the gap of ``other``."""
+        index, written = self.index_of_row, self.last_write_of_row
+        if index[other] == WRAP:
+            return False
+        if index[taken] == WRAP:
+            return written[other] < 0
+        return index[taken] < index[other] and written[taken] == written[other]
 
 
 def plain_estimate(problem: Problem) -> Estimate:
@@ -149,13 +182,13 @@ def gap_sets(choices: Collection[Choice], uses: Sequence[Uses]) -> tuple[list[se
 def resident_slots(problem: Problem, uses: Sequence[Uses]) -> Integers:
     """Bytes on the device at each slot when nothing leaves, workspaces included; shape (ops + 2,)."""
     count = len(problem.order)
-    change = np.zeros(count + 3, np.int64)
+    sizes, change = problem.storage_bytes, [0] * (count + 3)
     for use in uses:
         if not use.positions:
             continue
-        size = problem.storage_bytes[use.storage]
+        size = sizes[use.storage]
         change[0 if use.exists_at_start else use.positions[0] + 1] += size
         change[count + 2 if use.lives_to_end else use.positions[-1] + 2] -= size
-    occupied = np.cumsum(change[: count + 2])
+    occupied = np.cumsum(np.array(change[: count + 2], np.int64))
     occupied[1 : count + 1] += np.array(problem.workspace_bytes, np.int64)
     return occupied
