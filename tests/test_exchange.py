@@ -11,7 +11,7 @@ from hyperoffload_core.passes.exchange import Exchange
 from hyperoffload_core.passes.insertion import insert_cache_operators
 from hyperoffload_core.passes.order import captured_order
 from hyperoffload_core.passes.placement import make_problem, occupancy
-from hyperoffload_core.passes.selection import find_candidates, gap_sets, plain_estimate
+from hyperoffload_core.passes.selection import find_candidates, find_gaps, gap_sets, plain_estimate
 from tests.graphs import TINY, training
 
 
@@ -20,7 +20,7 @@ def test_every_neighbour_keeps_the_limit_and_differs_and_the_way_back_is_exact()
     limit, order = live_peak_bytes(graph) * 6 // 10, captured_order(graph)
     problem = make_problem(graph, order, [100] * len(graph.ops), TINY)
     uses, actions = uses_in_order(graph, order), ("auto",) * len(graph.storages)
-    candidates = find_candidates(problem, uses, actions, plain_estimate(problem), exact=False)
+    candidates = find_candidates(problem, find_gaps(problem, uses, actions), plain_estimate(problem), exact=False)
     choosing = Choosing(problem, uses, actions, candidates, limit)
     assert choosing.greedy() is not None
     exchange, seen = Exchange(choosing, Random(1)), set()

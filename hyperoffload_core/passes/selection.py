@@ -6,7 +6,6 @@ slots between the end of its Store and the start of its Prefetch, both estimated
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -83,7 +82,7 @@ class Candidates:
         return result
 
     def cleans(self, taken: int, other: int) -> bool:
-        """Whether the remote copy made (or kept) for the gap of row ``taken`` is still valid at the gap of ``other``."""
+        """Whether the remote copy made (or kept) for the gap in row ``taken`` is still valid at that in ``other``."""
         index, written = self.index_of_row, self.last_write_of_row
         if index[other] == WRAP:
             return False
@@ -98,70 +97,82 @@ def plain_estimate(problem: Problem) -> Estimate:
     return Estimate(ends - np.array(problem.durations_ns, np.int64), ends)
 
 
-def find_candidates(
-    problem: Problem, uses: Sequence[Uses], actions: Sequence[Action], estimate: Estimate, *, exact: bool
-) -> Candidates:
-    """Gaps of all storages that are not kept. With ``exact`` a gap counts only for the slots that its transfers leave
-    free; otherwise for all slots strictly inside (some op may then have to wait)."""
-    count = len(problem.order)
-    hardware = problem.hardware
+@dataclass(frozen=True)
+class Gaps:
+    """Columns, one row per gap of one order that may be left, whatever the times are: between the positions ``left``
+    and ``right`` (of a wrap: the last and the first use). ``ends``: nothing needs the storage behind ``left``, as the
+    wrap of one that does not live to the end of the step. Other columns as of `Candidates`.
+    """
+
+    storage: Integers
+    index: Integers
+    bytes: Integers
+    left: Integers
+    right: Integers
+    last_write: Integers
+    ends: NDArray[np.bool_]
+    in_ns: Integers
+    out_ns: Integers
+
+
+def find_gaps(problem: Problem, uses: Sequence[Uses], actions: Sequence[Action]) -> Gaps:
+    """Gaps of all storages that are not kept."""
+    count, hardware = len(problem.order), problem.hardware
     rows: list[tuple[int, ...]] = []
-    starts, ends = estimate.op_start_ns.tolist(), estimate.op_end_ns.tolist()
     for use in uses:
-        if actions[use.storage] == "keep" or not use.positions:
+        positions = use.positions
+        if actions[use.storage] == "keep" or not positions:
             continue
         size = problem.storage_bytes[use.storage]
-        out_ns = transfer_ns(size, hardware.link_out)
-        in_ns = transfer_ns(size, hardware.link_in)
-
-        def freed_from(left: int, write: int, out_ns: int = out_ns) -> int:
-            if not exact:
-                return left + 2
-            done = (ends[write] if write >= 0 else 0) + out_ns
-            done = max(done, ends[left] if left >= 0 else 0)
-            return bisect_left(starts, done) + 1
-
-        def free_until(right: int, lead_ns: int = int(in_ns * (1 + 1 / LEAD_DIVISOR))) -> int:
-            if not exact:
-                return right
-            deadline = starts[right] if right < count else ends[-1]
-            return bisect_right(ends, deadline - lead_ns)
-
-        writes = [p for p, w in zip(use.positions, use.writes, strict=True) if w]
-        first, last = use.positions[0], use.positions[-1]
+        times = transfer_ns(size, hardware.link_in), transfer_ns(size, hardware.link_out)
+        writes = [p for p, w in zip(positions, use.writes, strict=True) if w]
         last_write = writes[-1] if writes else -1
         if use.exists_at_start and (use.lives_to_end or not writes):
-            low = count + 2
-            if use.lives_to_end:
-                low = freed_from(last, last_write) if writes else last + 2
-            high = free_until(first)
-            if high >= 0 or low < count + 2:
-                stored = out_ns if writes else 0
-                rows.append((use.storage, WRAP, size, low, high, 1, first + 1, last_write, in_ns, stored, low))
+            ends = int(not use.lives_to_end)
+            rows.append((use.storage, WRAP, size, positions[-1], positions[0], last_write, ends, *times))
+        written = 0
         for gap in reuse_gaps(use, count):
+            while written < len(writes) and writes[written] <= gap.left:
+                written += 1
             if gap.right - gap.left < 2 and gap.right < count and gap.left >= 0:
                 continue
             if gap.index == -1 and not use.lives_to_end:
                 continue
-            write = max((w for w in writes if w <= gap.left), default=-1)
-            low, high, clean_low = freed_from(gap.left, write), free_until(gap.right), gap.left + 2
-            if clean_low <= high:
-                rows.append(
-                    (use.storage, gap.index, size, low, high, 0, gap.right + 1, write, in_ns, out_ns, clean_low)
-                )
-    columns = np.array(rows, np.int64).reshape(len(rows), 11).T
+            write = writes[written - 1] if written else -1
+            rows.append((use.storage, gap.index, size, gap.left, gap.right, write, 0, *times))
+    storage, index, size, left, right, write, ends, in_ns, out_ns = np.array(rows, np.int64).reshape(len(rows), 9).T
+    return Gaps(storage, index, size, left, right, write, ends.astype(np.bool_), in_ns, out_ns)
+
+
+def find_candidates(problem: Problem, gaps: Gaps, estimate: Estimate, *, exact: bool) -> Candidates:
+    """What leaving each gap frees and costs. With ``exact`` a gap counts only for the slots that its transfers leave
+    free; otherwise for all slots strictly inside (some op may then have to wait)."""
+    count, wrap = len(problem.order), gaps.index == WRAP
+    never_stored = wrap & (gaps.last_write < 0)
+    clean_low, low, high = gaps.left + 2, gaps.left + 2, gaps.right
+    if exact:
+        starts, ends = estimate.op_start_ns, estimate.op_end_ns
+        ended = np.concatenate((ends, [0]))  # the start of the step is position -1
+        done = np.maximum(ended[gaps.last_write] + gaps.out_ns, ended[gaps.left])
+        low = np.where(never_stored, low, np.searchsorted(starts, done, "left") + 1)
+        needed = np.concatenate((starts, ends[-1:]))[gaps.right]
+        lead_ns = (gaps.in_ns * (1 + 1 / LEAD_DIVISOR)).astype(np.int64)
+        high = np.searchsorted(ends, needed - lead_ns, "right")
+    low = np.where(gaps.ends, count + 2, low)
+    clean_low = np.where(wrap, low, clean_low)
+    rows = np.flatnonzero(wrap | (clean_low <= high))
     return Candidates(
-        storage=columns[0],
-        index=columns[1],
-        bytes=columns[2],
-        low=columns[3],
-        high=columns[4],
-        wrap=columns[5].astype(np.bool_),
-        need=columns[6],
-        last_write=columns[7],
-        in_ns=columns[8].astype(np.float64),
-        out_ns=columns[9].astype(np.float64),
-        clean_low=columns[10],
+        storage=gaps.storage[rows],
+        index=gaps.index[rows],
+        bytes=gaps.bytes[rows],
+        low=low[rows],
+        high=high[rows],
+        wrap=wrap[rows],
+        need=gaps.right[rows] + 1,
+        last_write=gaps.last_write[rows],
+        in_ns=gaps.in_ns[rows].astype(np.float64),
+        out_ns=np.where(never_stored, 0, gaps.out_ns)[rows].astype(np.float64),
+        clean_low=clean_low[rows],
     )
 
 

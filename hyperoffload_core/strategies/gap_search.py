@@ -31,7 +31,9 @@ from hyperoffload_core.passes.selection import (
     Candidates,
     Choice,
     Estimate,
+    Gaps,
     find_candidates,
+    find_gaps,
     gap_sets,
     plain_estimate,
     resident_slots,
@@ -67,6 +69,7 @@ class Variant:
     problem: Problem
     uses: tuple[Uses, ...]
     throughout: Sequence[Stay | None]
+    gaps: Gaps
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,8 @@ def variants_of(request: Request) -> list[Variant]:
     for order in orders:
         uses = uses_in_order(graph, order)
         problem = make_problem(graph, order, request.durations_ns, request.hardware)
-        variants.append(Variant(problem, uses, stays_throughout(uses)))
+        gaps = find_gaps(problem, uses, request.actions)
+        variants.append(Variant(problem, uses, stays_throughout(uses), gaps))
     return variants
 
 
@@ -166,9 +170,7 @@ class Search:
         key = (id(variant), recipe.exact)
         if key not in self.candidates:
             estimate = plain_estimate(variant.problem)
-            self.candidates[key] = find_candidates(
-                variant.problem, variant.uses, self.request.actions, estimate, exact=recipe.exact
-            )
+            self.candidates[key] = find_candidates(variant.problem, variant.gaps, estimate, exact=recipe.exact)
         candidates = self.candidates[key]
         largest = None
         if recipe.part_of_largest is not None and len(candidates.bytes):
@@ -219,7 +221,7 @@ class Search:
     def _measured(self, solution: Solution) -> Candidates:
         variant, placement = solution.variant, solution.placement
         times = Estimate(np.array(placement.op_start_ns, np.int64), np.array(placement.op_end_ns, np.int64))
-        return find_candidates(variant.problem, variant.uses, self.request.actions, times, exact=True)
+        return find_candidates(variant.problem, variant.gaps, times, exact=True)
 
     def _try(self, variant: Variant, chosen: Chosen | None) -> bool:
         """Place what was chosen, unless that cannot be better; whether it is."""
