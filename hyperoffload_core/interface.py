@@ -149,8 +149,8 @@ def attach(
 
     A cell may be called as before, a function by what this returns. ``schedule`` may be a file. Remote memory is shared
     memory, or a file without a name in ``pool_folder``; ``paced`` holds copies back to the links of the schedule's
-    hardware. Raises `UserError` kinds; the first call raises `AttachError` where the model is another one than the
-    schedule's.
+    hardware. Raises `UserError` kinds, where the model is another one than the schedule's too; where its inputs are
+    not only tensors, the first call says that.
     """
     from hyperoffload_core.mindspore_plugin.attach import attach as attach_schedule
 

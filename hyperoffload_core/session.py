@@ -16,7 +16,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from hyperoffload_core.capture import capture, load_source
+from hyperoffload_core.capture import capture
 from hyperoffload_core.compile import compile_schedule
 from hyperoffload_core.cost import measured_durations
 from hyperoffload_core.given import read_verified, require_graph, timed_for
@@ -35,7 +35,7 @@ from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.simulator import simulate
 from hyperoffload_core.sizes import format_rate, parse_rate
 from hyperoffload_core.spool import CHUNK_STEPS, NO_OFFLOAD, Checked, Compiled, Event, Progress, Recorded
-from hyperoffload_core.workloads import build_workload
+from hyperoffload_core.workloads import load_model
 
 Batch = Sequence[NDArray[Any]]
 
@@ -51,15 +51,12 @@ class Model:
 
 def capture_model(model: str, *, with_values: bool) -> Model:
     """The model of a workload's name or of ``FILE.py:FUNCTION``. Raises `UserError` kinds in one sentence."""
-    if ":" not in model:
-        workload = build_workload(model, with_values=with_values)
-        captured = capture(workload.cell, workload.inputs, name=model, with_values=with_values)
-        batches = tuple(tuple(value.asnumpy() for value in batch) for batch in workload.batches)
-        return Model(captured, workload.cell, batches)
-    cell, inputs = load_source(model)
-    captured = capture(cell, inputs, name=model.rsplit("/", 1)[-1], with_values=with_values)
-    batch = tuple(captured.values[storage] for storage in captured.inputs) if with_values else ()
-    return Model(captured, cell, (batch,))
+    loaded = load_model(model, with_values=with_values)
+    captured = capture(loaded.cell, loaded.inputs, name=model.rsplit("/", 1)[-1], with_values=with_values)
+    batches = tuple(tuple(value.asnumpy() for value in batch) for batch in loaded.batches)
+    if with_values and not batches:
+        batches = (tuple(captured.values[storage] for storage in captured.inputs),)
+    return Model(captured, loaded.cell, batches)
 
 
 def run_session(

@@ -27,6 +27,7 @@ RUNNABLE = [
     "inference.py:decode",
     "inference.py:several",
     "inference.py:counting",
+    "functions.py:build",
     "inference.py:in_place",
     "inference.py:slices",
     "inference.py:views",
@@ -256,6 +257,14 @@ def test_random_ops_keep_their_order_and_are_noted() -> None:
     assert graph.notes == ("Dropout draw random numbers: two runs differ, with or without offload",)
 
 
+def test_a_cell_is_captured_as_it_is_now_whether_training_or_not() -> None:
+    cell, inputs = load_source(str(MODELS / "mlp.py:dropout"))
+    network = cell.network
+    for training in (False, True, False):
+        primitives = {op.primitive for op in capture(network.set_train(training), inputs).graph.ops}
+        assert ("Dropout" in primitives) == training
+
+
 def test_capture_leaves_the_cell_and_the_folder_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import mindspore as ms
 
@@ -278,6 +287,7 @@ def test_capture_leaves_the_cell_and_the_folder_as_they_were(tmp_path: Path, mon
         ("missing.py:build", "missing.py: no such file"),
         ("mistakes.py:nothing", r"has no function 'nothing'; it has raises, returns_a_number"),
         ("mistakes.py:not_a_function", "has no function 'not_a_function'"),
+        ("functions.py:step_of", r"takes arguments \(x, y\); name a function that takes none and returns the step"),
         ("mistakes.py:raises", r"raised KeyError: 'weights.ckpt' \(line 13\)"),
         ("mistakes.py:returns_a_number", r"returned a value of type int; return \(cell, inputs\)"),
         ("mistakes.py:returns_no_cell", r"returned a tuple of 2 \(str, tuple\)"),

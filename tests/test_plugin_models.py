@@ -49,6 +49,7 @@ def three_steps(cell: Any, inputs: Any) -> tuple[list[list[bytes]], dict[str, by
     ("reference", "limit"),
     [
         ("optimizers.py:sgd", "50%"),
+        ("functions.py:build", "60%"),
         ("mlp.py:half", "80%"),
         ("mlp.py:half_tanh", "85%"),
         ("inference.py:in_place", "70%"),

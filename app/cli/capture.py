@@ -29,9 +29,10 @@ def capture(
 ) -> None:
     """Capture a model's graph through MindSpore's own front end, and write it to a file.
 
-    The function takes no arguments and returns a cell and a tuple of its inputs. A training cell (`TrainOneStepCell`)
-    is captured as a whole step: forward, backward, optimizer. The graph file can be compiled on any machine, without
-    the model: `hyperoffload compile graph.json.gz --hardware ascend-910c --limit 50%`.
+    The function takes no arguments and returns a cell, or a function as `mindspore.jit` takes it, and a tuple of its
+    inputs. A training step (`TrainOneStepCell`) is captured whole: forward, backward, optimizer. The graph file can be
+    compiled on any machine, without the model:
+    `hyperoffload compile graph.json.gz --hardware ascend-910c --limit 50%`.
     """
     from app.actions import capture_graph
 

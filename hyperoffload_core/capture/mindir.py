@@ -52,7 +52,8 @@ def export_mindir(cell: nn.Cell, inputs: Sequence[Any]) -> Any:
     """
     with _debris_elsewhere(), graph_mode():
         try:
-            phase, _ = _cell_graph_executor.compile(cell, *inputs, phase="export", do_convert=False)
+            # MindSpore knows an export again by its phase, in which `set_train` must show.
+            phase, _ = _cell_graph_executor.compile(cell, *inputs, phase=f"export.{cell.phase}", do_convert=False)
             data = _cell_graph_executor._get_func_graph_proto(cell, phase, "mind_ir")
         except Exception as error:  # MindSpore raises every kind of exception from its compiler
             raise CaptureError(f"MindSpore cannot compile {type(cell).__name__}: {first_line(error)}") from error

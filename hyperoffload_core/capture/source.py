@@ -1,8 +1,9 @@
-"""The user's own model: ``FILE.py:FUNCTION`` returns a cell and its inputs."""
+"""The user's own model: ``FILE.py:FUNCTION`` returns a cell, or a function as `mindspore.jit` takes it, and inputs."""
 
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ def load_source(reference: str) -> tuple[Any, tuple[Any, ...]]:
     """The cell and its inputs from ``FILE.py:FUNCTION``.
 
     The file's folder comes first on ``sys.path`` and the file is imported under its own name, so that it may import
-    its neighbours. The function takes no arguments and returns ``(cell, inputs)`` or ``{"cell": …, "inputs": …}``.
-    Raises `CaptureError` in one sentence for a missing file or function, a function that raises, or a wrong result.
+    its neighbours. The function takes no arguments and returns ``(cell, inputs)`` or ``{"cell": …, "inputs": …}``;
+    in the cell's place may be a function, which comes as a cell of it (`capture.functions.as_cell`). Raises
+    `CaptureError` in one sentence for a missing file or function, a function that raises, or a wrong result.
     """
     file_name, colon, function_name = reference.rpartition(":")
     if not colon or not file_name or not function_name.isidentifier():
@@ -27,6 +29,11 @@ def load_source(reference: str) -> tuple[Any, tuple[Any, ...]]:
     function = getattr(module, function_name, None)
     if not callable(function):
         raise CaptureError(f"{file_name} has no function {function_name!r}{_functions(module)}")
+    if needed := _needed_arguments(function):
+        raise CaptureError(
+            f"{reference} takes arguments ({', '.join(needed)}); name a function that takes none and returns the step "
+            "and its inputs: return (step, inputs)"
+        )
     try:
         result = function()
     except (Exception, SystemExit) as error:  # user code may raise anything
@@ -70,6 +77,15 @@ def describe(error: BaseException, path: Path) -> str:
     return f"{type(error).__name__}{f': {text}' if text else ''}{f' (line {line})' if line else ''}"
 
 
+def _needed_arguments(function: Any) -> list[str]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some callables tell none
+        return []
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in variable]
+
+
 def _functions(module: Any) -> str:
     names = [
         name
@@ -85,17 +101,20 @@ def _functions(module: Any) -> str:
 def _cell_and_inputs(result: Any, reference: str) -> tuple[Any, tuple[Any, ...]]:
     from mindspore import nn
 
+    from hyperoffload_core.capture.functions import as_cell
+
     if isinstance(result, dict) and {"cell", "inputs"} <= result.keys():
         result = (result["cell"], result["inputs"])
-    if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], nn.Cell)):
+    is_pair = isinstance(result, tuple) and len(result) == 2
+    if not (is_pair and (isinstance(result[0], nn.Cell) or inspect.isroutine(result[0]))):
         raise CaptureError(
-            f"{reference} returned {_shown(result)}; "
-            "return (cell, inputs): a mindspore.nn.Cell and a tuple of its inputs"
+            f"{reference} returned {_shown(result)}; return (cell, inputs): a mindspore.nn.Cell, or a function as "
+            "mindspore.jit takes it, and a tuple of its inputs"
         )
-    cell, inputs = result
+    target, inputs = result
     if not isinstance(inputs, tuple | list):
         inputs = (inputs,)
-    return cell, tuple(inputs)
+    return as_cell(target), tuple(inputs)
 
 
 def _shown(value: Any) -> str:

@@ -30,6 +30,7 @@ from hyperoffload_core.mindspore_plugin import passes
 from hyperoffload_core.mindspore_plugin.chain import Chain, build_chain
 from hyperoffload_core.mindspore_plugin.edits import Plan, plan_text
 from hyperoffload_core.mindspore_plugin.fitting import PAGE_BYTES, AttachError, movable_storages, refuse_other_graph
+from hyperoffload_core.mindspore_plugin.foreseen import foreseen_graph, holds_for, refuse_open_shapes
 from hyperoffload_core.mindspore_plugin.insertion import last_readers, plan_edits, tensor_roots
 from hyperoffload_core.mindspore_plugin.kernels import EVENT, Kernels, Session, load_kernels, open_session
 from hyperoffload_core.mindspore_plugin.nodes import LiveGraph, live_graph
@@ -154,9 +155,26 @@ class Attached:
     def insert(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Compile the cell for these inputs under the schedule. Raises `AttachError`."""
         self.refuse_named(kwargs)
-        live = self.live or live_graph(self.cell, args, self.schedule.graph.name)
-        self.forget_compiled()
+        known, self.live = self.live, None
+        if known is not None and holds_for(known, args):
+            try:
+                self.insert_into(known, args)
+            except AttachError:  # the cell was changed since, or the graph is not as it seemed
+                self.insert_into(self.graph_of(args), args)
+            else:
+                self.live = known
+        else:
+            self.insert_into(self.graph_of(args), args)
+
+    def graph_of(self, args: Sequence[Any]) -> LiveGraph:
+        """The cell's graph for these inputs. Raises `AttachError` where it is another one than the schedule's."""
+        live = live_graph(self.cell, args, self.schedule.graph.name)
         refuse_other_graph(live.graph, self.schedule.graph.original)
+        return live
+
+    def insert_into(self, live: LiveGraph, args: Sequence[Any]) -> None:
+        """Compile the cell with the schedule in this graph of it. Raises `AttachError`."""
+        self.forget_compiled()
         assert self.kernels is not None
         roots = tensor_roots(live, self.schedule.graph)
         parameters = all_parameters(self.cell)
@@ -230,8 +248,9 @@ def attach(
     is shared memory, or a file without a name in ``pool_folder``. ``paced`` holds copies back to the links of the
     schedule's hardware; ``marks`` records when every op ran; ``live`` is the graph for the same inputs where it is
     known, which saves a compile. On Ascend, where none of this has run, MindSpore's own cache operators move everything
-    and only ``live`` counts. Raises `UserError` kinds where MindSpore's mode, version or the compiler does not fit; the
-    next call raises `AttachError` where the graph is another one than the schedule's.
+    and only ``live`` counts. Raises `UserError` kinds where MindSpore's mode, version or the compiler does not fit, and
+    `AttachError` where the graph is another one than the schedule's; where inputs are not only tensors, the next call
+    does.
     """
     if (there := _attached(target)) is not None:
         raise AttachError(f"{there.name} has a schedule already; detach it first")
@@ -242,11 +261,13 @@ def attach(
         from hyperoffload_core.mindspore_plugin.on_ascend import AttachedOnAscend
 
         passes.register("ascend")
-        attached: Attached = AttachedOnAscend(target, cell, schedule, live=live)
+        attached: Attached = AttachedOnAscend(target, cell, schedule)
     else:
         kernels = load_kernels(passes.prepare())
         passes.register("cpu")
-        attached = Attached(target, cell, schedule, kernels, pool_folder, paced, marks, random_delay_ns, live=live)
+        attached = Attached(target, cell, schedule, kernels, pool_folder, paced, marks, random_delay_ns)
+    refuse_open_shapes(cell, attached.name)
+    attached.live = live or foreseen_graph(cell, schedule)
     attached.forget_compiled()
     attached.replaced = {name: vars(cell)[name] for name in _REPLACED if name in vars(cell)}
     cell.compile, cell.compile_and_run = attached.compile, attached.compile_and_run

@@ -15,7 +15,6 @@ from typing import Any
 
 from mindspore.train.mind_ir_pb2 import ModelProto
 
-from hyperoffload_core.capture import load_source
 from hyperoffload_core.capture.mindir import export_mindir
 from hyperoffload_core.capture.model import unmaterialised
 from hyperoffload_core.capture.primitives import CACHE_OPERATORS
@@ -30,7 +29,7 @@ from hyperoffload_core.mindspore_plugin.nodes import read_live_graph
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.sizes import format_bytes
 from hyperoffload_core.spool import Emitted
-from hyperoffload_core.workloads import build_workload
+from hyperoffload_core.workloads import load_model
 
 SUFFIX = ".mindir"
 # A protobuf message ends at 2 GiB, and MindSpore itself keeps at most this much beside a graph in one file.
@@ -58,13 +57,9 @@ def emit_file(model: str, schedule_file: Path, output: Path, *, weights: bool) -
     graph mode cannot take, parameters that one file cannot hold, a file that cannot be written.
     """
     schedule = read_verified(schedule_file)
-    if ":" in model:
-        cell, inputs = load_source(model)
-    else:
-        workload = build_workload(model, with_values=weights)
-        cell, inputs = workload.cell, workload.inputs
+    loaded = load_model(model, with_values=weights)
     name = model.rsplit("/", 1)[-1]
-    emission = emit_model(cell, inputs, schedule, name=name, where=str(schedule_file), weights=weights)
+    emission = emit_model(loaded.cell, loaded.inputs, schedule, name=name, where=str(schedule_file), weights=weights)
     data = emission.model.SerializeToString()
     write_whole(output, data)
     return Emitted(len(data), weights, dict(emission.operators), dict(emission.stays), emission.in_pool)

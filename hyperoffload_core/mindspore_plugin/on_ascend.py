@@ -6,13 +6,12 @@ run on Ascend; the same edits run on CPU in the tests, with kernels that stand i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hyperoffload_core.mindspore_plugin.ascend import plan_ascend
 from hyperoffload_core.mindspore_plugin.attach import Attached, Inserted, compile_with_plan
-from hyperoffload_core.mindspore_plugin.fitting import refuse_other_graph
-from hyperoffload_core.mindspore_plugin.nodes import live_graph
+from hyperoffload_core.mindspore_plugin.nodes import LiveGraph
 
 
 class AttachedOnAscend(Attached):
@@ -28,11 +27,8 @@ class AttachedOnAscend(Attached):
         self.cell.phase_cache.clear()
         return type(self.cell).compile_and_run(self.cell, *args, **kwargs)
 
-    def insert(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        self.refuse_named(kwargs)
-        live = self.live or live_graph(self.cell, args, self.schedule.graph.name)
+    def insert_into(self, live: LiveGraph, args: Sequence[Any]) -> None:
         self.forget_compiled()
-        refuse_other_graph(live.graph, self.schedule.graph.original)
         planned = plan_ascend(live, self.schedule)
         said = compile_with_plan(self.cell, args, planned.plan)
         self.inserted = Inserted(said.new_nodes, said.changed_inputs, planned.stays)

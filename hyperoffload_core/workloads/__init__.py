@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hyperoffload_core.capture.source import load_source
 from hyperoffload_core.errors import UserError, near_matches
 
 WORKLOADS: Mapping[str, str] = {
@@ -26,7 +27,8 @@ class WorkloadError(UserError):
 
 @dataclass(frozen=True)
 class Workload:
-    """A cell and its inputs; ``batches`` holds the inputs of successive steps (tuples of tensors)."""
+    """A cell and its inputs; ``batches`` holds the inputs of successive steps (tuples of tensors), where there are any
+    but these inputs."""
 
     cell: Any
     inputs: tuple[Any, ...]
@@ -36,6 +38,14 @@ class Workload:
 def workload_names() -> tuple[str, ...]:
     """Names that `build_workload` knows."""
     return tuple(WORKLOADS)
+
+
+def load_model(model: str, *, with_values: bool) -> Workload:
+    """The workload of a name, or the model of ``FILE.py:FUNCTION``. Raises `WorkloadError`, `CaptureError`."""
+    if ":" not in model:
+        return build_workload(model, with_values=with_values)
+    cell, inputs = load_source(model)
+    return Workload(cell, inputs, ())
 
 
 def build_workload(name: str, *, with_values: bool = True) -> Workload:
