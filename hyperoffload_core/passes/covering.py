@@ -269,7 +269,8 @@ def _link(program: LinearProgram, uses: Sequence[Uses], c: Candidates, rows: Int
         storage, index = int(c.storage[rows[place]]), int(c.index[rows[place]])
         pooled = wrap_of.get(storage, place)
         if store >= 0:
-            from_start = pooled != place and c.last_write[rows[place]] < 0
+            # The part that leaves at the start of the step is not the part whose home is the pool.
+            from_start = pooled != place and index >= 0 and c.last_write[rows[place]] < 0
             program.at_most([(place, 1.0), (n + store, -1.0), *([(pooled, -1.0)] if from_start else [])], 0.0)
         if pooled != place and index in (-1, len(uses[storage].positions) - 1):
             program.at_most([(place, 1.0), (pooled, 1.0)], 1.0)

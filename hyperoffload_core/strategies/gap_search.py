@@ -42,8 +42,9 @@ from hyperoffload_core.strategies.base import Request
 from hyperoffload_core.strategies.planned import NEVER
 from hyperoffload_core.strategies.recipes import IN_PARTS, RECIPES, Recipe
 
-_SMALLEST_PART = 1000
-"""Choosing all gaps at once leaves out those of less than one in so many of the bytes over the limit."""
+_SMALLEST_PART, _SMALLEST_PART_OF_LARGE, _MOST_AT_ONCE = 1000, 5000, 4000
+"""Choosing all gaps at once leaves out those of less than one in so many of the bytes over the limit, and takes no more
+than about so many, the largest."""
 _ANOTHER_ORDER = 1e-3
 """Another order of the ops is planned as well if it saves this part of the live bytes, at the peak or on average."""
 SMALL_OPS = 1000
@@ -128,18 +129,15 @@ class Search:
             if self.best is not None:
                 self._search_near(self.best)
         least: dict[int, float] = {}
-        for number, recipe in enumerate(RECIPES if self.best is None else ()):
+        for number, recipe in enumerate(self._recipes() if self.best is None else ()):
             for variant in variants:
                 if self._over() and self.best is not None:
-                    return self.best
-                if number >= _EACH_ORDER and least.get(id(variant), NEVER) > _FAR * min(least.values(), default=NEVER):
+                    break
+                far = least.get(id(variant), NEVER) > _FAR * min(least.values(), default=NEVER)
+                if far and (number >= _EACH_ORDER or recipe.in_parts):
                     continue
                 if (chosen := self._follow(variant, recipe)) is not None:
                     least[id(variant)] = min(chosen.step_ns, least.get(id(variant), NEVER))
-        for recipe in IN_PARTS if before is None else ():
-            for variant in variants:
-                if self.best is not None and not self._over() and (variant is self.best.variant or self._small()):
-                    self._follow(variant, recipe)
         if before is None and self.best is not None and self.wide and self.best.placement.step_ns > self.bound * _CLOSE:
             self._search_near(self.best)
             self._cover_near(self.best)
@@ -165,6 +163,10 @@ class Search:
 
     def _small(self) -> bool:
         return len(self.request.graph.ops) <= SMALL_OPS
+
+    def _recipes(self) -> tuple[Recipe, ...]:
+        """All gaps at once come second where time is over before all recipes have been followed."""
+        return (*RECIPES, *IN_PARTS) if self._small() else (RECIPES[0], *IN_PARTS, *RECIPES[1:])
 
     def _choosing(self, variant: Variant, recipe: Recipe, margin_bytes: int = 0) -> Choosing:
         key = (id(variant), recipe.exact)
@@ -196,7 +198,10 @@ class Search:
         self, variant: Variant, choosing: Choosing, whole_with: frozenset[Choice] | None = None
     ) -> Chosen | None:
         c = choosing.c
-        enough = c.bytes * _SMALLEST_PART >= resident_slots(variant.problem, variant.uses).max() - self.target
+        smallest = _SMALLEST_PART if self._small() else _SMALLEST_PART_OF_LARGE
+        enough = c.bytes * smallest >= resident_slots(variant.problem, variant.uses).max() - self.target
+        if len(c.bytes) > _MOST_AT_ONCE:
+            enough &= c.bytes >= np.partition(c.bytes, -_MOST_AT_ONCE)[-_MOST_AT_ONCE]
         rows = None
         if whole_with is not None:
             rows = np.array([choice in whole_with for choice in zip(c.storage.tolist(), c.index.tolist(), strict=True)])

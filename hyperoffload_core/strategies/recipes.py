@@ -41,6 +41,6 @@ RECIPES = (
     Recipe(exact=False, link_weight=LINK_WEIGHT, part_of_largest=8, room=0.5),
 )
 IN_PARTS = (
-    Recipe(exact=True, link_weight=LINK_WEIGHT, in_parts=True),
     Recipe(exact=False, link_weight=LINK_WEIGHT, in_parts=True),
+    Recipe(exact=True, link_weight=LINK_WEIGHT, in_parts=True),
 )
