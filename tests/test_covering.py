@@ -8,7 +8,7 @@ from hyperoffload_core.analysis.lifetimes import uses_in_order
 from hyperoffload_core.hardware import Hardware, Link
 from hyperoffload_core.passes.covering import cover
 from hyperoffload_core.passes.placement import make_problem
-from hyperoffload_core.passes.selection import WRAP, find_candidates, plain_estimate
+from hyperoffload_core.passes.selection import WRAP, find_candidates, find_gaps, plain_estimate
 from tests.graphs import GraphBuilder
 
 SLOW = Hardware("slow", "slow links", 1 << 30, Link(10**6, 0), Link(10**6, 0), "full")
@@ -24,7 +24,7 @@ def test_no_part_leaves_at_the_start_of_the_step_by_the_copy_of_the_part_at_home
     graph = b.graph()
     problem = make_problem(graph, (0, 1, 2), [1, 1, 1], SLOW)
     uses = uses_in_order(graph, (0, 1, 2))
-    candidates = find_candidates(problem, uses, ("auto",) * 3, plain_estimate(problem), exact=False)
+    candidates = find_candidates(problem, find_gaps(problem, uses, ("auto",) * 3), plain_estimate(problem), exact=False)
     parts = cover(problem, uses, candidates, 110, np.ones(len(candidates.bytes), np.bool_))
     assert parts is not None
     left = dict(zip(zip(candidates.storage.tolist(), candidates.index.tolist(), strict=True), parts, strict=True))
