@@ -53,9 +53,12 @@ SECTIONS = (
         "Inside MindSpore: graph mode under a schedule, measured",
         "bench.graph_mode",
         "MindSpore's own graph mode, plain and with a schedule attached, each in a fresh process, copies paced to "
-        "1 GB/s each way, the pool in a file. *Predicted* is the live peak without offload less that of the schedule; "
-        "*every op recorded* is what marks behind all ops add to the step. On this machine copies take the cores that "
-        "compute, so a transfer that hides behind compute on a device with copy engines still costs time here.",
+        "1 GB/s each way, the pool in a file. *Waited* is how long ops waited for transfers and *predicted ms* how "
+        "long by the schedule; *predicted MiB* is the live peak without offload less that of the schedule; *every op "
+        "recorded* is what marks behind all ops add to the step. MindSpore computes on all cores here, so in the first "
+        "tables every copy takes a core from it for a while, where a device has copy engines beside its compute cores. "
+        "The last table has what a device has: all of MindSpore's threads are on one core, in the plain graph too, and "
+        "the copy threads on another, which does nothing else.",
     ),
     Section(
         "Every strategy on hardware that is not here, predicted",
