@@ -1,6 +1,6 @@
 """The comparison as one HTML file that needs nothing else: no network, no server, light and dark.
 
-plotly.js of the installed plotly is packed into the file and unpacked by the browser, which keeps the file near 2 MB.
+plotly.js is packed into the file and unpacked by the browser, which keeps the file below 1 MB.
 Tables are plain HTML, so they are there without JavaScript too.
 """
 
@@ -22,6 +22,7 @@ from profiles.figures import memory_figure
 from profiles.figures_by_op import op_figures
 from profiles.figures_lanes import gantt_figure
 from profiles.plain import html_text
+from profiles.plotly_js import plotly_js
 from profiles.shown import MOST_ROWS, Cell, Table
 
 _LABEL = 80
@@ -67,8 +68,7 @@ def _text(name: str) -> str:
 
 @lru_cache(maxsize=1)
 def _packed_plotly() -> str:
-    script = resources.files("plotly").joinpath("package_data", "plotly.min.js").read_bytes()
-    return base64.b64encode(gzip.compress(script, mtime=0)).decode()
+    return base64.b64encode(gzip.compress(plotly_js(), mtime=0)).decode()
 
 
 def _side(index: int, side: Side, baseline: int) -> str:
