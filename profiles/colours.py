@@ -7,7 +7,8 @@ RUN_COLOURS = ("#255CDD", "#ED962F", "#1F9252", "#BD65A5", "#45C1ED", "#B62121",
 COMPUTE = "#64748B"
 COPY_IN = "#0D8073"
 COPY_OUT = "#7C55D9"
-BLOCKING = "#E5255F"
+# Little blue in it, so that it differs from the grey of compute where red is not seen.
+BLOCKING = "#E4142A"
 
 # Compute by phase; every bar stands out by 3:1 from a light and from a dark ground.
 PHASE_COLOURS = {

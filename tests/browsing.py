@@ -110,15 +110,43 @@ def watched(context: BrowserContext, served: Served) -> Page:
     return page
 
 
-def picture(page: Page, name: str, of: str | None = None) -> None:
-    """A picture of the page, or ``of`` one element of it (a selector)."""
-    if PICTURES is not None:
-        PICTURES.mkdir(parents=True, exist_ok=True)
+# How much of what is drawn only when it comes into sight is not drawn yet.
+UNDRAWN = """[...document.querySelectorAll('.in-sight, .ag-root-wrapper')].filter((shown) =>
+  shown.offsetParent && !(shown.querySelector('.ag-row, .ag-overlay-wrapper')
+    || shown.querySelector('.js-plotly-plot')?.data?.length)).length"""
+
+
+def picture(page: Page, name: str, of: str | None = None, down_to: str | None = None) -> None:
+    """A picture of the page, of the page ``down_to`` the foot of an element, or ``of`` one element (selectors).
+
+    What comes into sight is drawn then, and not painted elsewhere: for a picture the window is as high as the page.
+    """
+    if PICTURES is None:
+        return
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    path = PICTURES / f"{name}.png"
+    if of is not None:
         page.wait_for_timeout(800)
-        if of is not None:
-            page.locator(of).screenshot(path=PICTURES / f"{name}.png")
-        else:
-            page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
+        page.locator(of).screenshot(path=path)
+        return
+    was = page.viewport_size
+    assert was is not None
+    height = 0
+    for _ in range(30):  # what is drawn may make the page higher
+        now = page.evaluate("document.documentElement.scrollHeight")
+        if now == height and not page.evaluate(UNDRAWN):
+            break
+        height = now
+        page.set_viewport_size({"width": was["width"], "height": height})
+        page.wait_for_timeout(800)
+        page.wait_for_load_state("networkidle")
+    else:
+        raise AssertionError(f"{name}: not everything on the page is drawn")
+    if down_to is not None:
+        foot = page.locator(down_to).evaluate("element => element.getBoundingClientRect().bottom + scrollY")
+        height = min(height, int(foot) + 20)
+    page.screenshot(path=path, clip={"x": 0, "y": 0, "width": was["width"], "height": height})
+    page.set_viewport_size(was)
 
 
 def chart_box(page: Page) -> FloatRect:

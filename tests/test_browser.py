@@ -14,6 +14,9 @@ from playwright.sync_api import Browser, Page, expect
 from db.database import open_database
 from db.queries import load_profile, median_step, ops_window
 
+# A picture of a run ends where what explains it begins, which has pictures of its own.
+TIMELINE = ".panel:has(#run-timeline)"
+
 pytestmark = [pytest.mark.browser, pytest.mark.mindspore]
 
 
@@ -26,7 +29,7 @@ def test_from_a_run_to_an_exported_comparison(page: Page, served: Served) -> Non
     page.goto(f"{served.address}/run/2")
     expect(page.locator("#run-timeline .bars").first).to_be_attached()
     expect(page.locator("#run-alive h2")).to_contain_text("(the peak)")
-    picture(page, "run")
+    picture(page, "run", down_to=TIMELINE)
 
     page.get_by_role("link", name="Tune").click()
     page.wait_for_url("**/tune/2")
@@ -53,7 +56,7 @@ def test_from_a_run_to_an_exported_comparison(page: Page, served: Served) -> Non
     new_run = page.url.rpartition("/")[2]
     expect(page.locator("#run-timeline .bars").first).to_be_attached()
     expect(page.locator("#run-alive h2")).to_contain_text("(the peak)")
-    picture(page, "run-hyperoffload")
+    picture(page, "run-hyperoffload", down_to=TIMELINE)
 
     page.goto(f"{served.address}/compare?runs=2,{new_run}")
     expect(page.locator("#compare-verdict")).to_contain_text("times the step time")
@@ -248,7 +251,7 @@ def test_the_scheme_follows_the_system_until_it_is_chosen(browser: Browser, serv
     scheme = page.locator("html")
     expect(scheme).to_have_attribute("data-mantine-color-scheme", "dark")
     expect(page.locator("#run-timeline .bars").first).to_be_attached()
-    picture(page, "run-dark")
+    picture(page, "run-dark", down_to=TIMELINE)
     page.get_by_label("Switch between light and dark").click()
     expect(scheme).to_have_attribute("data-mantine-color-scheme", "light")
     page.reload()

@@ -193,7 +193,7 @@ def test_transfers_that_block_come_first(view: StepView) -> None:
     assert sum(blocking) == int(view.profile.steps.blocking_ns[0])
     assert all(row["hidden_ns"] + row["exposed_ns"] == row["duration_ns"] for row in table)
     assert {row["direction"] for row in table} == {"in", "out"}
-    assert {row["class"] for row in table} == {"activation"}
+    assert {row["class"] for row in table} == {"Activations"}
     assert summary(view, 12) == "7 of 12 transfers delay an op or the end of the step."
 
 

@@ -89,6 +89,22 @@ def test_the_bars_of_a_report_stand_out_from_its_ground(colour: str, scheme: str
     assert contrast(colour, REPORT_SURFACES[scheme]) >= 3
 
 
+@pytest.mark.parametrize("vision", VISION)
+def test_what_lies_in_one_lane_differs_in_every_kind_of_colour_vision(vision: str) -> None:
+    """Waiting in the compute lane, exposed time in those of copies; the lanes themselves have names."""
+    within = [(theme.COMPUTE, theme.BLOCKING), (theme.COPY_IN, theme.EXPOSED), (theme.COPY_OUT, theme.EXPOSED)]
+    for pair in within:
+        a, b = (lab(VISION[vision] @ linear(colour)) for colour in pair)
+        assert np.linalg.norm(a - b) > 25, pair
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("ground", ["surface", "surface-raised", "ground"])
+def test_the_outline_of_a_field_stands_out(scheme: str, ground: str) -> None:
+    colours = SCHEMES["light"] | SCHEMES[scheme]
+    assert contrast(colours["control"], colours[ground]) >= 3
+
+
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize(
     ("ink", "ground"),

@@ -263,7 +263,7 @@ def _column(field: str, title: str, formatter: str, width: int) -> dict[str, Any
 
 def _side_column(comparison: Comparison, index: int) -> dict[str, Any]:
     title = _label(comparison, index)
-    return {"field": f"side{index}", "headerName": title, "flex": 1, "minWidth": 150, "filter": "agTextColumnFilter"}
+    return {"field": f"side{index}", "headerName": title, "flex": 1, "minWidth": 190, "filter": "agTextColumnFilter"}
 
 
 def _label(comparison: Comparison, index: int) -> str:

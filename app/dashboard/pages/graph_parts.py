@@ -26,7 +26,7 @@ def drawn(stage: str, drawing: Drawing, picked: str) -> Any:
     return html.Div(
         [
             html.Div(
-                [html.H3(STAGE_TITLES[stage]), html.Span(f"{count} node{'s' * (count != 1)}{more}", className="hint")],
+                [html.H2(STAGE_TITLES[stage]), html.Span(f"{count} node{'s' * (count != 1)}{more}", className="hint")],
                 className="graph-stage",
             ),
             html.Div(

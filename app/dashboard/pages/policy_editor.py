@@ -114,7 +114,8 @@ def limit_slider(draft: Draft, ground: Ground | None, *, marked: bool = True) ->
         label={"function": "percent"},
         display=None if ground is not None else "none",
         **room,
-        **{"aria-label": "Memory limit in percent of the peak without offload"},
+        # What is focused, and read out, is the thumb.
+        thumbLabel="Memory limit in percent of the peak without offload",
     )
 
 

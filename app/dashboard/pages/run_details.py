@@ -33,7 +33,7 @@ KEPT_ANSWERS = 64
 
 def panel() -> Any:
     """Head and facts, then what takes longer: the explanation, answers, and the graph around it."""
-    wait = {"delay_show": 300, "overlay_style": {"visibility": "visible", "opacity": 0.5}}
+    wait = {"delay_show": 300, "overlay_style": {"visibility": "visible", "opacity": 0.85}}
     question = dmc.TextInput(
         id="run-question",
         placeholder="Ask: link x2, limit 70%, keep NAME …",

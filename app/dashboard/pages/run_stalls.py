@@ -24,7 +24,7 @@ def panel() -> Any:
     body = html.Div(html.Div("Working out where the time goes…", className="quiet"), id="run-stalls-body")
     return parts.panel(
         "Where the step loses time",
-        dcc.Loading(body, delay_show=300, overlay_style={"visibility": "visible", "opacity": 0.5}),
+        dcc.Loading(body, delay_show=300, overlay_style={"visibility": "visible", "opacity": 0.85}),
         hint="What would help was tried by playing the step again with only that changed.",
         id="run-stalls",
         **{"aria-live": "polite"},

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from app.dashboard.theme import class_title
 from app.dashboard.views.clipping import LONGEST_IN_CELL, clipped
 from app.dashboard.views.step import StepView
 from hyperoffload_core.ir import TENSOR_CLASSES
@@ -41,7 +42,7 @@ def transfer_rows(view: StepView, found: Column | None = None, most: int = MOST_
             **dict(zip(columns, numbers, strict=True)),
             "storage": clipped(things.names[row], LONGEST_IN_CELL),
             "part": view.parts.get(things.ids[row].item(), ""),
-            "class": TENSOR_CLASSES[of],
+            "class": class_title(TENSOR_CLASSES[of]),
             "direction": FIELDS["way"].choices[way],
             "cause": CAUSES[FIELDS["cause"].choices[cause]],
         }
