@@ -239,6 +239,8 @@ def test_a_job_survives_a_reload_and_is_cancelled(page: Page, served: Served) ->
     expect(page.locator("#job-panel")).to_contain_text("running", timeout=JOB_MS)
     page.reload()
     expect(page.locator("#job-panel")).to_contain_text("running")
+    # The address holds what was typed.
+    expect(page.get_by_label("Workload, or FILE.py:FUNCTION")).to_have_value("llama3-8b-train")
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator("#job-panel")).to_contain_text("cancelled", timeout=60_000)
     expect(page.get_by_role("button", name="Compile", exact=True)).to_be_enabled()

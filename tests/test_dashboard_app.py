@@ -366,6 +366,8 @@ def test_hostile_names_are_text(ask: Callable[..., str]) -> None:
         ("/tune/1", "keep=a&keep=b&limit=1&limit=2&policy=" + "9" * 5000),
         ("/tune/1", "earlier=layer0.hidden:" + "9" * 5000),
         ("/tune/" + "9" * 5000, ""),
+        ("/new", "model=a&model=b&hardware=none&link=x&keep=a&keep=b&policy=" + "9" * 5000),
+        ("/new", "model=a&hardware=none&limit=x&strategy=y"),
         ("/compare", "runs=1&runs=2&tab=x&tab=y"),
         ("/compare", "runs=" + "9" * 5000),
         ("/experiments", "strategies=a&strategies=b&show=x&show=y"),

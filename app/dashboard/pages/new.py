@@ -6,7 +6,7 @@ from typing import Any
 
 import dash
 import dash_mantine_components as dmc
-from dash import Input, Output, ctx, html
+from dash import Input, Output, ctx, dcc, html
 from dash import State as Given
 
 from app.dashboard import parts
@@ -24,6 +24,7 @@ from app.dashboard.views.requests import (
     run_request,
     runnable_model,
 )
+from app.dashboard.views.tuning import RULE_PARAMETERS, asked_draft
 from app.jobs import start_compile_job, start_run_job
 from app.policies import save_version, saved_names
 from hyperoffload_core.hardware import hardware_names, load_hardware
@@ -33,10 +34,25 @@ from hyperoffload_core.workloads import WORKLOADS
 DEFAULT_HARDWARE = "ascend-910c"
 LONGEST_ERROR = 300
 
+# The address follows the fields, so that a reload or a link shows what is on the page.
+_TO_ADDRESS = """
+function (model, hardware, link, valid) {
+  const asked = { model, hardware, link, policy: valid ? JSON.stringify(valid) : "" };
+  const query = new URLSearchParams(Object.entries(asked).filter(([, value]) => value));
+  window.history.replaceState(window.history.state, "", `${window.location.pathname}?${query}`);
+  return window.dash_clientside.no_update;
+}
+"""
+
 
 def register(app: dash.Dash, shared: State) -> None:
-    dash.register_page(__name__, path="/new", title="New run · HyperOffload", layout=guarded(layout))
+    shown = guarded(layout, several=RULE_PARAMETERS)
+    dash.register_page(__name__, path="/new", title="New run · HyperOffload", layout=shown)
     steps_field.register(app, "new-steps")
+    fields = [("new-model", "value"), ("new-hardware", "value"), ("new-link", "value"), ("policy-valid", "data")]
+    app.clientside_callback(
+        _TO_ADDRESS, Output("new-address", "data"), [Input(*field) for field in fields], prevent_initial_call=True
+    )
 
     @app.callback(Output("new-model", "value"), Input("new-workload", "value"), prevent_initial_call=True)
     def choose(workload: str | None) -> Any:
@@ -109,11 +125,13 @@ def register(app: dash.Dash, shared: State) -> None:
         return blocked, blocked
 
 
-def layout(**_: str) -> Any:
+def layout(model: str = "tiny", hardware: str = "", link: str = "", **query: str) -> Any:
     state = current_state()
     saved = saved_names(state.database)
+    draft = asked_draft(Draft(name="first policy"), query)
     return html.Div(
         [
+            dcc.Store(id="new-address"),
             parts.head(
                 "New run",
                 "Capture a model, then predict its step on a hardware, or execute it on this machine.",
@@ -121,10 +139,10 @@ def layout(**_: str) -> Any:
             html.Div(
                 [
                     html.Div(
-                        [_model_panel(), policy_editor.editor(Draft(name="first policy"), None, {}, saved)],
+                        [_model_panel(model), policy_editor.editor(draft, None, {}, saved)],
                         className="stack",
                     ),
-                    html.Div(_start_panel(state), className="side stack"),
+                    html.Div(_start_panel(state, hardware, link), className="side stack"),
                 ],
                 className="columns tune",
             ),
@@ -132,7 +150,7 @@ def layout(**_: str) -> Any:
     )
 
 
-def _model_panel() -> Any:
+def _model_panel(model: str) -> Any:
     workloads = [{"value": name, "label": name} for name in WORKLOADS]
     return parts.panel(
         "Model",
@@ -143,7 +161,7 @@ def _model_panel() -> Any:
                         id="new-model",
                         label="Workload, or FILE.py:FUNCTION",
                         description="It returns a cell and its inputs, and runs in a process of its own.",
-                        value="tiny",
+                        value=model,
                         style={"flex": 1},
                     ),
                     dmc.Select(
@@ -167,15 +185,16 @@ def _model_panel() -> Any:
     )
 
 
-def _start_panel(state: State) -> Any:
+def _start_panel(state: State, hardware: str, link: str) -> Any:
+    known = list(hardware_names())
     return parts.panel(
         "Start",
         [
             dmc.Select(
                 id="new-hardware",
                 label="Hardware to predict for",
-                data=list(hardware_names()),
-                value=DEFAULT_HARDWARE,
+                data=known,
+                value=hardware if hardware in known else DEFAULT_HARDWARE,
                 allowDeselect=False,
             ),
             html.Div(id="new-hardware-note", className="hint"),
@@ -183,7 +202,7 @@ def _start_panel(state: State) -> Any:
                 id="new-link",
                 label="Link bandwidth, each way",
                 description="Such as 2GB/s; empty for the described one (when run: unlimited).",
-                value="",
+                value=link,
             ),
             dmc.Group(
                 [

@@ -45,7 +45,8 @@ def stores(draft: Draft, checked: Checked, ground_key: dict[str, Any]) -> Any:
             dcc.Store(id="policy-draft", data=asdict(draft)),
             dcc.Store(id="policy-ground", data=ground_key),
             dcc.Store(id="policy-valid", data=valid_document(checked)),
-        ]
+        ],
+        hidden=True,
     )
 
 
