@@ -17,6 +17,8 @@ from hyperoffload_core.passes.plan import Plan
 
 _LARGEST_ALIGNMENT = 64
 _BLOCKS_LAID = 50_000
+_HOPELESS = 1.1
+"""So many times the capacity no attempt behind the first three makes fit."""
 _CORES = ((0.9, 0.0), (0.9, 0.01), (0.8, 0.025), (0.8, 0.05))
 """(share of the peak above which memory is nearly full, share of the capacity by which it may be exceeded), in turn."""
 _CORE_NODES = 800
@@ -66,6 +68,8 @@ def _lay(problem: Problem, goal: int, enough: int) -> Ints:
         if best_height < 0 or height < best_height:
             best, best_height = offsets, height
         if best_height <= goal or (best_height <= enough and number >= 2):
+            break
+        if number >= 2 and best_height > enough * _HOPELESS:
             break
     return best
 

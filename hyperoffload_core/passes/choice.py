@@ -86,6 +86,8 @@ class Choosing:
                     if self.available[row] and (candidates.wrap[row] or self.low[row] <= candidates.high[row]):
                         self.take(row)
         self.forced = len(self.taken)
+        if self.forced:
+            self.load()
         if largest_bytes is not None:
             self.barred = candidates.bytes > largest_bytes
 
@@ -109,7 +111,7 @@ class Choosing:
             if parts[row] < _WHOLE:
                 break
             if self.available[row]:
-                self.take(row, loaded=False)
+                self.take(row)
         self.load()
         self.preference = 1 + 2 * parts
         return self.settled() if self.fill(None) else None
@@ -122,7 +124,7 @@ class Choosing:
         for choice in sorted(choices, key=lambda choice: (choice[1] != WRAP, choice)):
             row = rows.get(choice)
             if row is not None and self.available[row] and not self.barred[row]:
-                self.take(row, loaded=False)
+                self.take(row)
         self.load()
         return self.settled() if self.fill(None) else None
 
@@ -152,15 +154,26 @@ class Choosing:
             else:
                 best = np.argpartition(-scores, together)[:together]
                 ranked = best[np.lexsort((best, -scores[best]))]
-            wanted = int(over[worst]) // _TOGETHER
+            wanted, bytes_of, taken = int(over[worst]) // _TOGETHER, self.c.bytes, []
             for place in ranked.tolist():
                 row = int(rows[place])
                 if self.available[row]:
-                    self.take(row, [(int(release[place]), int(deadline[place])) for release, deadline in windows])
-                    wanted -= int(self.c.bytes[row])
+                    taken.append((place, row, self.out_ns[row]))
+                    self.take(row)
+                    wanted -= int(bytes_of[row])
                 if wanted <= 0:
                     break
+            self._carry(taken, windows)
             self.loads.measure()
+
+    def _carry(self, taken: Sequence[tuple[int, int, float]], windows: _Windows) -> None:
+        """Add the transfers of gaps to the loads: (place in the windows, row, time of the Store)."""
+        places, rows = np.array([t[0] for t in taken], np.int64), np.array([t[1] for t in taken], np.int64)
+        out_ns = np.array([t[2] for t in taken])
+        (in_release, in_deadline), (out_release, out_deadline) = windows
+        self.loads.add(IN, self.c.in_ns[rows], in_release[places], in_deadline[places])
+        stored = out_ns > 0
+        self.loads.add(OUT, out_ns[stored], out_release[places[stored]], out_deadline[places[stored]])
 
     def settled(self) -> Chosen:
         """Undo what is not needed, dearest first, and measure what is left."""
@@ -200,7 +213,7 @@ class Choosing:
         while (rows := self.poolable()) and share <= _SMALLEST_SHARE:
             saved = self.save()
             for row in rows[: -(-len(rows) // share)]:
-                self.take(row, loaded=False)
+                self.take(row)
             found = self.settled()
             if found.cost < current.cost:
                 current = found
@@ -230,20 +243,11 @@ class Choosing:
         inside = np.where(c.wrap, (slot <= c.high) | (slot >= self.low), (self.low <= slot) & (slot <= c.high))
         return np.flatnonzero(inside & self.available & ~self.barred)
 
-    def take(self, row: int, windows: Sequence[tuple[int, int]] | None = None, *, loaded: bool = True) -> None:
-        """``windows`` are (release, deadline) of its Prefetch and of its Store, where they are known already. Not
-        ``loaded``: the caller works the loads out again."""
-        c = self.c
-        if loaded:
-            if windows is None:
-                found = self._windows(np.array([row]), self.occupied > self.limit)
-                windows = [(int(release[0]), int(deadline[0])) for release, deadline in found]
-            self.loads.add(IN, float(c.in_ns[row]), *windows[0])
-            if self.out_ns[row]:
-                self.loads.add(OUT, float(self.out_ns[row]), *windows[1])
+    def take(self, row: int) -> None:
+        """The caller works the loads out again, or adds to them."""
         self.taken[row] = None
         self._occupy(row, -1)
-        self._refresh(int(c.storage[row]))
+        self._refresh(int(self.c.storage[row]))
 
     def give_up(self, row: int) -> None:
         del self.taken[row]

@@ -65,7 +65,7 @@ class Exchange:
                 return False
             fitting = rows[choosing.c.bytes[rows] >= over]
             pool = fitting if len(fitting) and rng.random() < _FITTING else rows
-            choosing.take(int(pool[rng.randrange(len(pool))]), loaded=False)
+            choosing.take(int(pool[rng.randrange(len(pool))]))
         return int(choosing.occupied.max()) <= choosing.limit
 
     def _take_first(self) -> bool:
@@ -76,7 +76,7 @@ class Exchange:
             return False
         superfluous = list(choosing.taken)[choosing.forced :]
         rng.shuffle(superfluous)
-        choosing.take(row, loaded=False)
+        choosing.take(row)
         given_up = 0
         for other in superfluous:
             if choosing.is_superfluous(other):

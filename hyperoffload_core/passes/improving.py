@@ -36,7 +36,7 @@ def improve(choosing: Choosing, current: Chosen, rng: Random, goal_ns: float, ro
         pooling = choosing.poolable() if rng.random() < _POOLING else []
         if pooling:
             for row in rng.sample(pooling, min(len(pooling), rng.randint(1, _MOST_GIVEN_UP))):
-                choosing.take(row, loaded=False)
+                choosing.take(row)
         else:
             given_up = _to_give_up(choosing, rng)
         for row in given_up:

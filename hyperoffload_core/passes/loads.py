@@ -42,18 +42,10 @@ class Loads:
         self.step_ns, self.binding_slot = float(self.total_ns), 0
         self.measure()
 
-    def add(self, direction: int, time_ns: float, release: int, deadline: int) -> None:
-        """Carry one more transfer; it counts from the next `measure` on."""
-        link = min(direction, self._links - 1)
-        count = self._count[link]
-        if count == len(self._time[link]):
-            self._append(link, np.array([time_ns]), np.array([release]), np.array([deadline]))
-            return
-        self._time[link][count] = time_ns
-        self._windows[link][0, count], self._windows[link][1, count] = release, deadline
-        self._due[link, deadline] += int(time_ns)
-        self._coming[link, release] += int(time_ns)
-        self._count[link] += 1
+    def add(self, direction: int, time_ns: Floats, release: Integers, deadline: Integers) -> None:
+        """Carry more transfers; they count from the next `measure` on."""
+        if len(time_ns):
+            self._append(min(direction, self._links - 1), time_ns, release, deadline)
 
     def replace(self, transfers: Sequence[tuple[Floats, Integers, Integers]]) -> None:
         """Carry exactly these transfers: per direction (OUT, IN) their times, releases and deadlines."""

@@ -36,12 +36,15 @@ from hyperoffload_core.strategies.recomputing import with_recomputation
 
 _SECONDS = {"fast": 0.3, "normal": 0.8, "best": 20.0}
 """Processor time for the choice of gaps, by effort."""
+_SHARE_OF_OTHERS = 0.75
+"""A graph that is not small has this part of it: the rest of its compile takes the longer."""
 _MARGINS = (0.0, 0.004, 0.013, 0.025, 0.045, 0.08, 0.14)
 """Parts of the limit to leave free, one after the other until the addresses fit."""
 _LATER_SHARE = 0.3
 """The part of that time each attempt with a little less memory has."""
 _HURRY = 2
-"""After so many times the time for the search, every other step of room is left out."""
+"""After so many times the time for the search, every other step of room is left out; of a graph that is not small all
+of them, once there is a plan."""
 _EXACT_SECONDS = {"fast": 0.05, "normal": 10.0, "best": 60.0}
 """Time for the search of all schedules of a small graph, by effort."""
 _SECONDS_AHEAD = 0.05
@@ -87,7 +90,8 @@ def _plan(request: Request, bound: int) -> Plan:
     kept = frozenset(s for s, action in enumerate(request.actions) if action == "keep")
     floor = smallest_feasible_limit(request.graph, kept).bytes
     effort = str(request.options.get("effort", "normal"))
-    seconds = _SECONDS[effort]
+    small, large = len(request.graph.ops) <= SMALL_OPS, len(request.graph.ops) > _LARGE
+    seconds = _SECONDS[effort] * (1 if small else _SHARE_OF_OTHERS)
     exact = bool(request.options.get("exact", True)) and _searchable(request)
     search_seconds = min(seconds, _SECONDS_AHEAD) if exact else seconds
     best: Solution | None = None
@@ -102,7 +106,6 @@ def _plan(request: Request, bound: int) -> Plan:
             if other_ns < step_ns:
                 found, step_ns = other, other_ns
 
-    small, large = len(request.graph.ops) <= SMALL_OPS, len(request.graph.ops) > _LARGE
     hurry = time.process_time() + _HURRY * search_seconds
     attempt, following = 0, 1 if large else 0
     while following < len(_MARGINS) and (target := int(limit * (1 - _MARGINS[following]))) >= floor:
@@ -114,11 +117,11 @@ def _plan(request: Request, bound: int) -> Plan:
         if best is None or best.placement.step_ns >= step_ns:
             break
         request.progress((attempt + 0.7) / len(_MARGINS), "assigning addresses")
-        if not large:
-            consider(_with_addresses(request, best, target, step_ns))
         placed_ns = best.placement.step_ns
-        if step_ns <= placed_ns * (1.0 if small else 1 + _WORTH_ANOTHER):
-            break
+        if small:
+            consider(_with_addresses(request, best, target, step_ns))
+            if step_ns <= placed_ns:
+                break
         if attempt == 0 or sticks_out <= _NEARLY or small:
             packed, height = pack_plan(request.graph, to_plan(best.variant.problem, best.placement), limit)
             tried.append(_Tried(best, target, height / limit - 1))
@@ -129,9 +132,12 @@ def _plan(request: Request, bound: int) -> Plan:
             if exact and (within := packed_within(request.graph, packed, limit)) is not None:
                 consider([within])
                 break
-        if step_ns <= placed_ns * (1 + _WORTH_ANOTHER):
+        if not small and not large:
+            consider(_with_addresses(request, best, target, step_ns))
+        late = time.process_time() >= hurry
+        if step_ns <= placed_ns * (1 + _WORTH_ANOTHER) or (late and found is not None and not small):
             break
-        attempt, following = attempt + 1, following + (1 if time.process_time() < hurry else 2)
+        attempt, following = attempt + 1, following + (2 if late else 1)
     if small and not exact and tried and step_ns > bound * (1 + _WORTH_ANOTHER):
         consider(_exchanged(request, bound, tried, step_ns))
     if found is None:
