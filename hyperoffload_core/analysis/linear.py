@@ -19,6 +19,7 @@ class LinearProgram:
         self._columns: list[int] = []
         self._values: list[float] = []
         self._limits: list[float] = []
+        self._long: list[tuple[int, NDArray[np.int64], NDArray[np.float64]]] = []
 
     def column(self, lower: float = 0.0, upper: float = 1.0) -> int:
         self._lower.append(lower)
@@ -29,9 +30,15 @@ class LinearProgram:
     def columns(self) -> int:
         return len(self._lower)
 
-    def at_most(self, terms: Iterable[tuple[int, float]], limit: float) -> None:
+    def at_most(
+        self, terms: Iterable[tuple[int, float]], limit: float, more: NDArray[np.float64] | None = None
+    ) -> None:
+        """A row of (column, value); ``more`` are further values, of the first columns."""
         row = len(self._limits)
         self._limits.append(limit)
+        if more is not None:
+            used = np.flatnonzero(more)
+            self._long.append((row, used, more[used]))
         for column, value in terms:
             self._rows.append(row)
             self._columns.append(column)
@@ -68,5 +75,9 @@ class LinearProgram:
     def _matrix(self) -> Any:
         from scipy.sparse import coo_matrix
 
+        counts = [len(used) for _, used, _ in self._long]
+        rows = np.concatenate((np.array(self._rows, np.int64), np.repeat([row for row, _, _ in self._long], counts)))
+        columns = np.concatenate((np.array(self._columns, np.int64), *(used for _, used, _ in self._long)))
+        values = np.concatenate((np.array(self._values, np.float64), *(more for _, _, more in self._long)))
         shape = (len(self._limits), len(self._lower))
-        return coo_matrix((self._values, (self._rows, self._columns)), shape=shape).tocsr()
+        return coo_matrix((values, (rows.astype(np.int64), columns)), shape=shape).tocsr()

@@ -186,11 +186,7 @@ def _solve(
         program.column(upper=np.inf)
 
     def add(parts: Floats | None, times: dict[int, float], limit: float) -> None:
-        terms = [(m + slot, value) for slot, value in times.items()]
-        if parts is not None:
-            used = np.flatnonzero(parts)
-            terms += zip(used.tolist(), parts[used].tolist(), strict=True)
-        program.at_most(terms, limit)
+        program.at_most([(m + slot, value) for slot, value in times.items()], limit, parts)
 
     unit = float(over.max())
     size = c.bytes[rows].astype(np.float64)
