@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.optimum import read_optima
+from hyperoffload_core.analysis.at_work import at_work_bound_ns
 from hyperoffload_core.analysis.bounds import smallest_feasible_limit, step_lower_bound_ns
 from hyperoffload_core.analysis.liveness import live_peak_bytes
 from hyperoffload_core.compile import InfeasibleError, compile_schedule
@@ -225,3 +226,6 @@ def test_the_lower_bound_is_below_every_proved_optimum() -> None:
         problem = small_problem(row.seed)
         bound = step_lower_bound_ns(problem.graph, problem.durations_ns, problem.hardware, row.limit_bytes)
         assert bound <= row.optimum_ns, row.seed
+        compute_ns = sum(problem.durations_ns)
+        at_work = at_work_bound_ns(problem.graph, problem.durations_ns, problem.hardware, row.limit_bytes, compute_ns)
+        assert at_work <= row.optimum_ns, row.seed

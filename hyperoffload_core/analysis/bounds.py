@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
+from hyperoffload_core.analysis.at_work import at_work_bound_ns
 from hyperoffload_core.analysis.cuts import either_or, promising_cuts
 from hyperoffload_core.analysis.memory_time import memory_time_bound_ns
 from hyperoffload_core.analysis.relaxation import relaxed_bound_ns
@@ -68,8 +69,8 @@ def step_lower_bound_ns(
 
     Ops run one at a time, so the step takes at least the sum of their durations; at least as long as the linear
     relaxation of everything that has to move (`analysis.relaxation`); and long enough for transfers to take memory
-    while they run (`analysis.memory_time`). Only the first holds for schedules that may run ops again instead of moving
-    what they made (``recomputed``).
+    while they run (`analysis.memory_time` and, where that says more, `analysis.at_work`). Only the first holds for
+    schedules that may run ops again instead of moving what they made (``recomputed``).
     """
     compute = sum(durations_ns)
     if recomputed or not graph.ops:
@@ -82,7 +83,9 @@ def step_lower_bound_ns(
     merged = either_or(graph, cuts, tightest)
     ways = [(), merged] if merged else [()]
     bound = max(compute, *(relaxed_bound_ns(graph, durations_ns, hardware, limit_bytes, cuts, way) for way in ways))
-    bound = memory_time_bound_ns(graph, durations_ns, hardware, limit_bytes, bound)
+    averaged = memory_time_bound_ns(graph, durations_ns, hardware, limit_bytes, bound)
+    if averaged > bound:
+        bound = at_work_bound_ns(graph, durations_ns, hardware, limit_bytes, averaged)
     with _known_lock:
         _known[key] = bound
         while len(_known) > _KEPT:
