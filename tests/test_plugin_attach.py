@@ -17,6 +17,8 @@ from mindspore import Tensor, nn, ops
 import hyperoffload as ho
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.mindspore_plugin.attach import AttachError, attach
+from hyperoffload_core.mindspore_plugin.kernels import Region
+from hyperoffload_core.mindspore_plugin.parameters import Owned
 from hyperoffload_core.schedule import Schedule, write_schedule
 from hyperoffload_core.workloads import build_workload
 from tests.attach_models import WIDTH, batches, halves, net, token_batches, training, training_function
@@ -349,6 +351,44 @@ def test_what_does_not_go_is_said_in_one_sentence() -> None:
     with pytest.raises(UserError, match="step cannot be called like this: missing a required argument: 'y'"):
         attached(batches()[0][0])
     ho.detach(attached)
+
+
+@pytest.mark.parametrize("place", ["taking parameters", "a step", "behind a step"])
+def test_an_interrupted_call_leaves_the_parameters_and_the_next_runs_under_the_schedule(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses, parameters = plain_training()
+    step = training()
+    attached = ho.attach(step, training_schedule())
+    before = values(step)
+    owner, name = {
+        "taking parameters": (Region, "to_pool"),
+        "a step": (Owned, "adopt"),
+        "behind a step": (nn.Cell, "compile_and_run"),
+    }[place]
+    called, calls = getattr(owner, name), 0
+
+    def interrupted(*args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        result = called(*args)
+        if calls == 2:
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(owner, name, interrupted)
+    done = 0
+    with pytest.raises(KeyboardInterrupt):
+        while done < 2:
+            step(*batches()[done])
+            done += 1
+    monkeypatch.undo()
+    done += place == "behind a step"
+    assert done or values(step) == before
+    assert [bits(step(*batches()[n])) for n in range(done, 3)] == losses[done:]
+    assert values(step) == parameters
+    assert attached.session is not None and attached.session.stats().bytes_in > 0
+    ho.detach(step)
 
 
 def test_a_failed_step_is_one_sentence_and_the_next_call_runs_under_the_schedule_again() -> None:

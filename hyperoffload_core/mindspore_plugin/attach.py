@@ -184,7 +184,7 @@ class Attached:
         chain = with_releases(build_chain(self.schedule, movable, tensors), self.schedule, readers, roots)
         slots, pool_bytes = pool_slots(self.schedule.graph, sorted({m.storage for m in chain.moves}))
         hardware = self.schedule.hardware
-        self.session = session = open_session(
+        session = open_session(
             self.kernels,
             max(pool_bytes, PAGE_BYTES),
             link_out=hardware.link_out,
@@ -196,10 +196,10 @@ class Attached:
         )
         self._close = weakref.finalize(self, session.close)
         self._close.atexit = False
+        self.session = session
         try:
             moved = {m.storage for m in chain.moves}
-            taken = take_parameters(session, self.schedule, live.parameters, moved, slots, parameters)
-            self.owned = list(taken.values())
+            taken = take_parameters(session, self.schedule, live.parameters, moved, slots, parameters, self.owned)
             for move in chain.moves:
                 if move.storage in taken:
                     session.region_command(move.index, move.kind, taken[move.storage].region)

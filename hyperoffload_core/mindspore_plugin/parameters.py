@@ -50,8 +50,12 @@ def take_parameters(
     moved: Collection[int],
     slots: Mapping[int, int],
     parameters: Mapping[str, Parameter],
+    owned: list[Owned],
 ) -> dict[int, Owned]:
-    """Each moved parameter (``names[storage]``) with its values in a region, at home where the schedule says."""
+    """Each moved parameter (``names[storage]``) with its values in a region, at home where the schedule says.
+
+    All are put into ``owned`` before their memory changes, so that whoever stops this halfway can give them back.
+    """
     taken: dict[int, Owned] = {}
     for storage in sorted(set(moved) & names.keys()):
         parameter = parameters[names[storage]]
@@ -59,11 +63,12 @@ def take_parameters(
         region = session.region(value.nbytes, slots[storage])
         values = region.memory.view(value.dtype).reshape(value.shape)
         values[...] = value
+        owned.append(Owned(parameter, region, values))
         parameter.set_data(Tensor.from_numpy(values))
         region.to_pool()
         if schedule.homes[storage] == "device":
             region.to_device()
-        taken[storage] = Owned(parameter, region, values)
+        taken[storage] = owned[-1]
     return taken
 
 
