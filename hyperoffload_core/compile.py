@@ -8,8 +8,9 @@ the tests all call `compile_schedule`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from hyperoffload_core.analysis.bounds import smallest_feasible_limit, step_lower_bound_ns
 from hyperoffload_core.analysis.infeasible import Infeasible, explain_infeasible
@@ -51,10 +52,12 @@ def compile_schedule(
     hardware: Hardware,
     policy: Policy,
     *,
+    fixed: Mapping[int, str] = MappingProxyType({}),
     progress: Callable[[float, str], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Schedule:
-    """A schedule that the verifier has accepted.
+    """A schedule that the verifier has accepted. ``fixed`` storages, which cannot move where it is to run, with the
+    reasons, are kept on the device whatever the rules say.
 
     Raises `PolicyError` (a rule that matches nothing), `StrategyError`, `InfeasibleError`, `strategies.Cancelled`. A
     strategy that does not promise to keep the limit returns its schedule even when it is over it, with a note that says
@@ -62,7 +65,7 @@ def compile_schedule(
     """
     strategy = find_strategy(policy.strategy)
     options = resolve_options(strategy, policy.options)
-    actions = match_rules(graph, policy)
+    actions = tuple("keep" if s in fixed else action for s, action in enumerate(match_rules(graph, policy)))
     limit_bytes = policy.limit_bytes(live_peak_bytes(graph), hardware.device_bytes)
     kept = [s for s, action in enumerate(actions) if action == "keep"]
     smallest = smallest_feasible_limit(graph, kept)
@@ -94,6 +97,11 @@ def compile_schedule(
     if sooner := prefetches_earlier(graph, policy):
         request.progress(0.92, "starting prefetches earlier")
         schedule = with_earlier_prefetches(schedule, sooner, request.check_cancelled)
+    if fixed:
+        size = sum(graph.storages[s].bytes for s in fixed)
+        reasons = ", ".join(dict.fromkeys(fixed.values()))
+        note = f"planned with {len(fixed)} storages ({format_bytes(size)}) that cannot move: {reasons}"
+        schedule = replace(schedule, notes=(*schedule.notes, note))
     over = 0 if strategy.keeps_limit else schedule.metrics.reserved_bytes - limit_bytes
     if over > 0:
         note = f"over the memory limit of {format_bytes(limit_bytes)} by {format_bytes(over)}"

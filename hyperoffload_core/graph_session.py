@@ -19,6 +19,7 @@ from hyperoffload_core.hardware import Hardware
 from hyperoffload_core.ir import Graph
 from hyperoffload_core.measure import unmeasured_schedule
 from hyperoffload_core.mindspore_plugin.attach import Attached
+from hyperoffload_core.mindspore_plugin.fitting import fixed_storages
 from hyperoffload_core.mindspore_plugin.nodes import LiveGraph, live_graph
 from hyperoffload_core.mindspore_plugin.running import (
     CellRun,
@@ -74,6 +75,11 @@ class InGraphMode:
         schedule = unmeasured_schedule(self.graph, hardware, self.cancelled)
         self._run(NO_OFFLOAD, schedule, False, self.no_offload.append, self._progress(says, 2, 1))
         return measured_durations(self.no_offload)
+
+    def fixed(self) -> dict[int, str]:
+        """The storages that no schedule moves in graph mode, and why; `measure` comes first."""
+        assert self.live is not None
+        return fixed_storages(self.live, self.cell)
 
     def execute(self, schedules: Mapping[int, Schedule], paced: bool) -> dict[int, list[Profile]]:
         """Run every schedule but that without offload, which has run, and report the profiles of all.

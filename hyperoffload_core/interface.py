@@ -65,7 +65,7 @@ def capture(target: Any, inputs: Any, *, name: str = "", with_values: bool = Tru
     from hyperoffload_core.capture.functions import as_cell
 
     name = name or getattr(target, "__name__", type(target).__name__)
-    inputs = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    inputs = _as_tuple(inputs)
     for n, value in enumerate(inputs):
         if isinstance(value, np.ndarray):
             raise InterfaceError(f"input {n} is a numpy array; MindSpore compiles for mindspore.Tensor(array)")
@@ -82,21 +82,28 @@ def compile(
     hardware: Hardware | str | None = None,
     link_bandwidth: str | None = None,
     durations: Durations | None = None,
+    graph_mode: bool = False,
 ) -> Schedule:
     """A verified schedule of a captured model, or of a cell or function and its ``inputs``, which is captured first.
 
     ``policy`` is a `Policy` or a file; ``limit`` (``"48GiB"``, ``"60%"`` of the no-offload live peak) and ``strategy``
     are put over it. ``hardware`` is a description or its name, whose roofline gives the op durations; without one, or
-    with ``"this-machine"``, it is this machine, and the ops are measured here unless ``durations`` are given. Raises
+    with ``"this-machine"``, it is this machine, and the ops are measured here unless ``durations`` are given.
+    ``graph_mode`` keeps what cannot move in MindSpore's graph mode on CPU, so that `attach` meets the limit. Raises
     `UserError` kinds: `InfeasibleError` names the smallest feasible limit.
     """
+    fixed: dict[int, str] = {}
     if isinstance(model, CapturedModel | Graph):
+        if graph_mode:
+            raise InterfaceError("for graph mode give the cell or function: compile(step, inputs, graph_mode=True)")
         if inputs is not None:
             raise InterfaceError("a captured model has its inputs already; give inputs only with a cell or function")
     elif inputs is None:
         raise InterfaceError("a cell or function needs its inputs: compile(step, (tokens, targets), ...)")
     else:
-        model = capture(model, inputs)
+        target, model = model, capture(model, inputs)
+        if graph_mode:
+            fixed = _fixed_in_graph_mode(target, inputs)
     chosen = read_policy(Path(policy)) if isinstance(policy, Path | str) else policy or Policy()
     changes = {name: value for name, value in (("memory_limit", limit), ("strategy", strategy)) if value is not None}
     if changes:
@@ -116,7 +123,20 @@ def compile(
         machine = load_hardware(hardware) if isinstance(hardware, str) else hardware
         if link_bandwidth is not None:
             machine = machine.with_link_bandwidth(UNLIMITED_BYTES_PER_S if rate is None else rate)
-    return compile_schedule(graph, durations or roofline_durations(graph, machine), machine, chosen)
+    return compile_schedule(graph, durations or roofline_durations(graph, machine), machine, chosen, fixed=fixed)
+
+
+def _fixed_in_graph_mode(target: Any, inputs: Any) -> dict[int, str]:
+    from hyperoffload_core.capture.functions import as_cell
+    from hyperoffload_core.mindspore_plugin.fitting import fixed_storages
+    from hyperoffload_core.mindspore_plugin.nodes import live_graph
+
+    cell = as_cell(target)
+    return fixed_storages(live_graph(cell, _as_tuple(inputs), ""), cell)
+
+
+def _as_tuple(inputs: Any) -> tuple[Any, ...]:
+    return tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
 
 
 def run(

@@ -85,9 +85,11 @@ def run_session(
     hardware = this_machine(rate)
     conditions = _conditions(hardware, rate, graph_mode)
     in_graph: InGraphMode | None = None
+    fixed: Mapping[int, str] = {}
     if graph_mode:
         in_graph = InGraphMode(model.cell, captured.graph, model.batches, steps, conditions, report, cancelled)
         durations = in_graph.measure(hardware)
+        fixed = in_graph.fixed()
     else:
         report(Progress(0, 0, f"measuring op durations over {MEASURED_STEPS} steps without offload"))
         durations = measure_durations(captured, hardware, model.batches, cancelled)
@@ -96,7 +98,7 @@ def run_session(
     for policy in range(NO_OFFLOAD, len(policies)):
         began = time.monotonic_ns()
         asked = NO_OFFLOAD_POLICY if policy == NO_OFFLOAD else policies[policy]
-        schedule = compile_schedule(captured.graph, durations, hardware, asked, cancelled=cancelled)
+        schedule = compile_schedule(captured.graph, durations, hardware, asked, fixed=fixed, cancelled=cancelled)
         compiled.append(Compiled(policy, schedule, time.monotonic_ns() - began))
     compiled += [Compiled(n, timed_for(s, durations, hardware), 0) for n, s in enumerate(given, len(policies))]
     for event in compiled:  # only now: a policy that cannot be compiled leaves no run behind

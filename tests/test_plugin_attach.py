@@ -317,6 +317,24 @@ def test_functions_compiled_before_go_on_with_the_parameters_while_attached_and_
     assert len(set(seen)) == 3
 
 
+def test_a_schedule_made_for_graph_mode_moves_only_what_can_move_there() -> None:
+    step, fast = training(), ho.Policy(options={"effort": "fast"}, rules=[{"name": "*", "action": "offload"}])
+    both = [
+        ho.compile(
+            step, batches()[0], policy=fast, limit="80%", hardware="ascend-910b", link_bandwidth=LINK, graph_mode=way
+        )
+        for way in (False, True)
+    ]
+    for schedule, stays in zip(both, (True, False), strict=True):
+        attached = ho.attach(step, schedule)
+        run(step, batches(), 1)
+        assert bool(attached.inserted.stays) == stays
+        ho.detach(step)
+    assert any("that cannot move: an input, which the caller holds" in note for note in both[1].notes)
+    with pytest.raises(UserError, match="for graph mode give the cell or function"):
+        ho.compile(ho.capture(step, batches()[0]), graph_mode=True)
+
+
 def test_a_saved_schedule_and_a_pool_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "step.json.gz"
     write_schedule(training_schedule(), path)

@@ -49,7 +49,7 @@ class AscendPlan:
 def plan_ascend(live: LiveGraph, schedule: Schedule) -> AscendPlan:
     """The edits that put a verified schedule of this graph into it."""
     roots = tensor_roots(live, schedule.graph)
-    reasons = {s: why_fixed(live, schedule, s, roots) for s in moved_storages(schedule)}
+    reasons = {s: why_fixed(live, schedule.graph, s, roots) for s in moved_storages(schedule)}
     movable = {s for s, reason in reasons.items() if reason is None}
     chain = build_chain(schedule, movable, {s: p for s, p in last_readers(schedule).items() if s in roots})
     return AscendPlan(

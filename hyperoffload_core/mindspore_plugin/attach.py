@@ -93,10 +93,17 @@ class Attached:
         return self.session is not None
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """In the place of ``cell.compile``: a graph that is not compiled yet is compiled with the schedule."""
+        """In the place of ``cell.compile``: a graph that is not compiled yet is compiled with the schedule, and
+        parameters that were given other memory are taken over."""
         if not self.is_inserted:
             self.insert(args, kwargs)
-            return
+        else:
+            self.compile_again(args, kwargs)
+        for owned in self.owned:
+            owned.adopt()
+
+    def compile_again(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """MindSpore's own way for inputs that it knows, and for others, which run without the schedule."""
         known = len(self.cell.compile_cache)
         with graph_mode():
             type(self.cell).compile(self.cell, *args, **kwargs)
@@ -110,16 +117,14 @@ class Attached:
             )
 
     def compile_and_run(self, *args: Any, **kwargs: Any) -> Any:
-        """In the place of ``cell.compile_and_run``: parameters are looked after, and a failed step is said."""
-        self.cell.compile(*args, **kwargs)
-        for owned in self.owned:
-            owned.adopt()
-        assert self.session is not None
+        """In the place of ``cell.compile_and_run``, which calls `compile`: a failed step is said."""
         # A compiled graph that MindSpore keeps under its phase would be run past this.
         self.cell.phase_cache.clear()
         try:
             return type(self.cell).compile_and_run(self.cell, *args, **kwargs)
         except BaseException as error:
+            if self.session is None:
+                raise
             said = self.session.abandon()
             # MindSpore never runs a compiled graph again once a step of it has failed; the next call compiles anew.
             self.release()

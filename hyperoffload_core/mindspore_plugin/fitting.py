@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
+from hyperoffload_core.capture.roles import all_parameters
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.ir import Graph
+from hyperoffload_core.mindspore_plugin.insertion import tensor_roots
 from hyperoffload_core.mindspore_plugin.nodes import LiveGraph
 from hyperoffload_core.schedule import Schedule
 
@@ -70,14 +73,30 @@ def moved_storages(schedule: Schedule) -> list[int]:
     return sorted({t.storage for t in schedule.transfers})
 
 
-def why_fixed(live: LiveGraph, schedule: Schedule, number: int, roots: Mapping[int, str]) -> str | None:
+def why_fixed(live: LiveGraph, graph: Graph, number: int, roots: Mapping[int, str]) -> str | None:
     """Why nothing put into the graph can move a storage, on any target; None where something can."""
-    storage = schedule.graph.storages[number]
+    storage = graph.storages[number]
     if storage.persistent:
         return None if number in live.parameters else CONSTANT
     if storage.tensor_class == "input":
         return "an input, which the caller holds"
     return None if number in roots else "no single op of the graph gives it as a whole"
+
+
+def fixed_on_cpu(
+    live: LiveGraph, graph: Graph, roots: Mapping[int, str], parameters: Collection[str]
+) -> dict[int, str]:
+    """The storages that stay on the device in graph mode on CPU, whatever a schedule says, and why."""
+    reasons = {
+        s.id: why_fixed(live, graph, s.id, roots) or _why_fixed_on_cpu(live, graph, s.id, parameters)
+        for s in graph.storages
+    }
+    return {number: reason for number, reason in reasons.items() if reason is not None}
+
+
+def fixed_storages(live: LiveGraph, cell: Any) -> dict[int, str]:
+    """What of a cell cannot move in graph mode on CPU, and why: what a schedule for it had better keep."""
+    return fixed_on_cpu(live, live.graph, tensor_roots(live, live.graph), all_parameters(cell))
 
 
 def movable_storages(
@@ -88,8 +107,11 @@ def movable_storages(
     ``parameters`` are names of those that the cell has.
     """
     movable, stays = set(), {}
+    fixed = fixed_on_cpu(live, schedule.graph, roots, parameters)
     for number in moved_storages(schedule):
-        reason = why_fixed(live, schedule, number, roots) or _why_fixed_on_cpu(live, schedule, number, parameters)
+        reason = fixed.get(number)
+        if reason is None and schedule.graph.storages[number].tensor_class == "output":
+            reason = "a result, which the caller gets" if schedule.homes[number] == "pool" else None
         if reason is None:
             movable.add(number)
         else:
@@ -97,15 +119,13 @@ def movable_storages(
     return movable, stays
 
 
-def _why_fixed_on_cpu(live: LiveGraph, schedule: Schedule, number: int, parameters: Collection[str]) -> str | None:
-    storage = schedule.graph.storages[number]
+def _why_fixed_on_cpu(live: LiveGraph, graph: Graph, number: int, parameters: Collection[str]) -> str | None:
+    storage = graph.storages[number]
     if storage.persistent:
         if live.parameters[number] not in parameters:
             return CONSTANT
         return f"smaller than a page of memory ({PAGE_BYTES} bytes)" if storage.bytes < PAGE_BYTES else None
-    if storage.tensor_class == "output" and schedule.homes[number] == "pool":
-        return "a result, which the caller gets"
-    if storage.dtype in ("float16", "bfloat16") and not _writers(schedule.graph, number) <= FLOAT16_PRIMITIVES:
+    if storage.dtype in ("float16", "bfloat16") and not _writers(graph, number) <= FLOAT16_PRIMITIVES:
         return "MindSpore on CPU computes it in float32, which a 16-bit copy would round"
     return None
 

@@ -22,7 +22,6 @@ class AttachedOnAscend(Attached):
         return self.inserted is not None
 
     def compile_and_run(self, *args: Any, **kwargs: Any) -> Any:
-        self.cell.compile(*args, **kwargs)
         # A compiled graph that MindSpore keeps under its phase would be run past this.
         self.cell.phase_cache.clear()
         return type(self.cell).compile_and_run(self.cell, *args, **kwargs)
