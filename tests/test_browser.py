@@ -264,6 +264,15 @@ def test_the_scheme_follows_the_system_until_it_is_chosen(browser: Browser, serv
 
 def test_the_list_leads_to_a_comparison_by_keyboard(page: Page, served: Served) -> None:
     page.goto(served.address)
+    # A row leads to its run: its name does, and Enter on any cell.
+    page.locator(".ag-row a.run-name").first.click()
+    page.wait_for_url(re.compile(r"/run/\d+$"))
+    page.go_back()
+    page.locator(".ag-row [col-id=step_ns]").first.click()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/run/\d+$"))
+    page.go_back()
     expect(page.locator(".ag-row a").first).to_be_visible()
     for box in page.locator(".ag-row input[type=checkbox]").all()[:2]:
         box.focus()

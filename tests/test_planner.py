@@ -42,25 +42,22 @@ def compiled(
     return compile_schedule(graph, durations(graph), hardware, policy)
 
 
-@given(graphs(), st.sampled_from([TINY, TINY_HALF]), st.floats(0, 1), st.sampled_from(["reactive", "hyperoffload"]))
+@given(
+    graphs(),
+    st.sampled_from([TINY, TINY_HALF]),
+    st.floats(0, 1),
+    st.sampled_from(["reactive", "hyperoffload"]),
+    st.integers(0, 2**32),
+)
 @settings(max_examples=80, deadline=None)
-def test_every_schedule_passes_the_verifier_and_meets_any_feasible_limit(
-    graph: Graph, hardware: Hardware, fraction: float, strategy: str
+def test_every_schedule_passes_the_verifier_and_meets_any_feasible_limit_whatever_things_take(
+    graph: Graph, hardware: Hardware, fraction: float, strategy: str, seed: int
 ) -> None:
     smallest, peak = smallest_feasible_limit(graph).bytes, live_peak_bytes(graph)
     limit = smallest + int(max(0, peak - smallest) * fraction)
     schedule = compiled(graph, limit, strategy, hardware)
     assert schedule.metrics.peak_live_bytes <= schedule.metrics.reserved_bytes <= limit
     assert schedule.metrics.step_ns >= schedule.metrics.lower_bound_ns
-
-
-@given(graphs(), st.floats(0, 1), st.integers(0, 2**32))
-@settings(max_examples=30, deadline=None)
-def test_random_durations_never_raise_the_peak_above_the_reserved_bytes(
-    graph: Graph, fraction: float, seed: int
-) -> None:
-    smallest, peak = smallest_feasible_limit(graph).bytes, live_peak_bytes(graph)
-    schedule = compiled(graph, smallest + int(max(0, peak - smallest) * fraction), "hyperoffload")
     profile = simulate_random(schedule, np.random.default_rng(seed))
     assert int(profile.steps.peak_bytes[0]) <= schedule.metrics.reserved_bytes
 

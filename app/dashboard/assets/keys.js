@@ -22,6 +22,7 @@ const KEYS = [
     "Runs and SQL",
     [
       [["/"], "search the runs; write the query"],
+      [["Enter"], "in a row: open its run; Space ticks it"],
       [["Ctrl", "Enter"], "run the query"],
     ],
   ],

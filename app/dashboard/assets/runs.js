@@ -14,8 +14,16 @@
     const name = data.label
       ? [createElement("b", { key: "label" }, data.label), createElement("span", { key: "model" }, data.model)]
       : createElement("span", { key: "model", className: "only" }, data.model);
-    return createElement("span", { className: "run-name", title: words.join(" · ") }, name, note);
+    const opens = { className: "run-name", title: words.join(" · "), href: `/run/${data.id}`, tabIndex: -1 };
+    return createElement("a", opens, name, note);
   };
+
+  // Enter opens the run of the row that is focused; Space ticks it.
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !event.target.matches?.("#runs-grid .ag-cell")) return;
+    const row = event.target.closest(".ag-row")?.getAttribute("row-id");
+    document.querySelector(`#runs-grid .ag-row[row-id="${CSS.escape(row)}"] a[href]`)?.click();
+  });
 
   cells.RunTag = ({ data, value, colDef }) => {
     if (!data) return null;

@@ -43,9 +43,9 @@ def lead(
 def ask(text: str, question: str, pick: tuple[str, int] | None, variant: str = "ask") -> html.Button:
     """Asks a what-if question; the answer appears in the details of ``pick``."""
     about = {"data-pick": f"{pick[0]}:{pick[1]}"} if pick is not None else {}
-    return html.Button(
-        text, className=variant, type="button", title=clipped(question, 500), **{"data-ask": question, **about}
-    )
+    asked = clipped(question, 500)
+    does = {"data-ask": question, "aria-label": f"{text}: {asked}", **about}
+    return html.Button(text, className=variant, type="button", title=asked, **does)
 
 
 def tune_link(text: str, run_id: int, action: str, name: str) -> Any:
