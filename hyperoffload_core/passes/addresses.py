@@ -56,12 +56,14 @@ def assign_addresses(blocks: Sequence[Block], capacity_bytes: int | None = None)
         rest = part_of(problem, ~whole)
         goal = rest.liveness_bound
         enough = goal if capacity_bytes is None else max(goal, capacity_bytes - base)
-        offsets[~whole] = base + _lay(rest, goal, enough)
+        hopeless = None if capacity_bytes is None else int(capacity_bytes * _HOPELESS) - base
+        offsets[~whole] = base + _lay(rest, goal, enough, hopeless)
     return offsets.tolist(), height_of(problem, offsets)
 
 
-def _lay(problem: Problem, goal: int, enough: int) -> Ints:
-    """Offsets of the lowest of the attempts, which end early at ``goal`` and, behind the first three, at ``enough``."""
+def _lay(problem: Problem, goal: int, enough: int, hopeless: int | None) -> Ints:
+    """Offsets of the lowest of the attempts, which end early at ``goal`` and, behind the first three, at ``enough`` or
+    where all are above ``hopeless``."""
     best, best_height = np.zeros(0, np.int64), -1
     for number, offsets in enumerate(islice(_attempts(problem, enough), max(1, _BLOCKS_LAID // problem.blocks))):
         height = height_of(problem, offsets)
@@ -69,7 +71,7 @@ def _lay(problem: Problem, goal: int, enough: int) -> Ints:
             best, best_height = offsets, height
         if best_height <= goal or (best_height <= enough and number >= 2):
             break
-        if number >= 2 and best_height > enough * _HOPELESS:
+        if number >= 2 and hopeless is not None and best_height > hopeless:
             break
     return best
 

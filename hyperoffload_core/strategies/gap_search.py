@@ -134,7 +134,8 @@ class Search:
                 if self._over() and self.best is not None:
                     break
                 far = least.get(id(variant), NEVER) > _FAR * min(least.values(), default=NEVER)
-                if far and (number >= _EACH_ORDER or recipe.in_parts):
+                other = self.best is not None and variant is not self.best.variant and not self._small()
+                if (far and number >= _EACH_ORDER) or (recipe.in_parts and (far or other)):
                     continue
                 if (chosen := self._follow(variant, recipe)) is not None:
                     least[id(variant)] = min(chosen.step_ns, least.get(id(variant), NEVER))
@@ -166,7 +167,7 @@ class Search:
 
     def _recipes(self) -> tuple[Recipe, ...]:
         """All gaps at once come second where time is over before all recipes have been followed."""
-        return (*RECIPES, *IN_PARTS) if self._small() else (RECIPES[0], *IN_PARTS, *RECIPES[1:])
+        return (*RECIPES, *IN_PARTS) if self._small() else (RECIPES[0], IN_PARTS[0], *RECIPES[1:], *IN_PARTS[1:])
 
     def _choosing(self, variant: Variant, recipe: Recipe, margin_bytes: int = 0) -> Choosing:
         key = (id(variant), recipe.exact)

@@ -43,8 +43,8 @@ _MARGINS = (0.0, 0.004, 0.013, 0.025, 0.045, 0.08, 0.14)
 _LATER_SHARE = 0.3
 """The part of that time each attempt with a little less memory has."""
 _HURRY = 2
-"""After so many times the time for the search, every other step of room is left out; of a graph that is not small all
-of them, once there is a plan."""
+"""After so many times the time for the search, every other step of room is left out. A graph that is not small is then
+searched no more, and there are no more steps once there is a plan."""
 _EXACT_SECONDS = {"fast": 0.05, "normal": 10.0, "best": 60.0}
 """Time for the search of all schedules of a small graph, by effort."""
 _SECONDS_AHEAD = 0.05
@@ -111,7 +111,7 @@ def _plan(request: Request, bound: int) -> Plan:
     while following < len(_MARGINS) and (target := int(limit * (1 - _MARGINS[following]))) >= floor:
         request.check_cancelled()
         request.progress(attempt / len(_MARGINS), "choosing what leaves the device")
-        share = 1.0 if attempt == 0 else _LATER_SHARE
+        share = 1.0 if attempt == 0 else _LATER_SHARE if small or time.process_time() < hurry else 0.0
         deadline = time.process_time() + share * search_seconds
         best = Search(request, target, bound, deadline).run(variants, best)
         if best is None or best.placement.step_ns >= step_ns:
