@@ -106,7 +106,7 @@
     const chart = mainChart();
     if (chart && range[1] - range[0] > 1e-6 && (range[0] !== low || range[1] !== high)) {
       const whole = wholeMs();
-      window.Plotly.relayout(chart, { "xaxis.range": [range[0] * whole, range[1] * whole] });
+      zoomTo(chart, [range[0] * whole, range[1] * whole]);
     } else {
       follow();
     }

@@ -43,7 +43,7 @@ function showRange(chart, low, high) {
   let [from, to] = [low, high];
   if (from < minallowed) [from, to] = [minallowed, Math.min(maxallowed, to + minallowed - from)];
   if (to > maxallowed) [from, to] = [Math.max(minallowed, from - to + maxallowed), maxallowed];
-  window.Plotly.relayout(chart, { "xaxis.range": [from, to] });
+  zoomTo(chart, [from, to]);
 }
 
 // Moves or zooms the chart by a key; says whether the key means something.

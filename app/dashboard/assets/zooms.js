@@ -9,6 +9,24 @@
       if (known && /^[xy]axis\d*$/.test(axis)) known[axis] = structuredClone(chart.layout[axis]);
     }
   }
+  // Shows a range of a chart's time axis. The server is asked first and the chart drawn once, with the answer; where that
+  // is late the chart is moved as it is meanwhile.
+  const LATE_MS = 250;
+  window.zoomTo = (chart, range) => {
+    const id = chart.closest(".zooms")?.id;
+    const known = id && window.dash_component_api.getLayout(id)?.props?.figure?.layout;
+    if (!known) return void window.Plotly.relayout(chart, { "xaxis.range": range });
+    chart.layout.xaxis.range = range;
+    // Of another revision: what is drawn next takes this range, whatever range a person chose before.
+    known.xaxis = { ...structuredClone(chart.layout.xaxis), uirevision: performance.now() };
+    chart.asked = String(range);
+    window.dash_clientside.set_props(`${id}-zoom`, { data: { "xaxis.range": range, at: performance.now() } });
+    clearTimeout(chart.late);
+    chart.late = setTimeout(() => {
+      const meanwhile = chart.layout.xaxis.range !== range || String(chart._fullLayout.xaxis.range) === chart.asked;
+      if (chart.isConnected && !meanwhile) window.Plotly.relayout(chart, { "xaxis.range": range });
+    }, LATE_MS);
+  };
   const meant = (name) => /^[xy]axis\d*\.(range|autorange)|^selections/.test(name);
   new MutationObserver(() => {
     for (const chart of document.querySelectorAll(".zooms .js-plotly-plot")) {
@@ -17,6 +35,7 @@
       const { id } = chart.closest(".zooms");
       chart.on("plotly_relayout", (change) => {
         if (!Object.keys(change || {}).some(meant)) return;
+        if (change["xaxis.range"] && String(change["xaxis.range"]) === chart.asked) return;
         takeOver(id, chart, change);
         // A time, so that the same zoom once more is another event.
         window.dash_clientside.set_props(`${id}-zoom`, { data: { ...change, at: performance.now() } });

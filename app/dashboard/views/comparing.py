@@ -12,7 +12,7 @@ from typing import Any
 
 from app.dashboard import theme
 from app.dashboard.views.lane_traces import data_of, lane_traces, packed, plain
-from app.dashboard.views.lanes import MS
+from app.dashboard.views.lanes import MS, wider
 from app.dashboard.views.step import StepView
 from app.dashboard.views.timeline import MEMORY_BINS, unit_of
 from hyperoffload_core.sizes import format_bytes
@@ -97,8 +97,7 @@ def data_changes(compared: Compared, window: tuple[int, int]) -> Iterator[tuple[
 
 
 def traces(compared: Compared, window: tuple[int, int]) -> Iterator[dict[str, Any]]:
-    margin = (window[1] - window[0]) // 2
-    wide = max(0, window[0] - margin), min(compared.end_ns, window[1] + margin)
+    wide = wider(window, compared.end_ns)
     name, unit = compared.unit
     for index, (title, view) in enumerate(zip(compared.names, compared.views, strict=True)):
         curve = downsample(cut(view.curve, wide[0], min(wide[1], view.end_ns)), MEMORY_BINS)

@@ -68,7 +68,7 @@ def data_changes(compared: Compared, window: tuple[float, float]) -> Iterator[tu
 
 def traces(compared: Compared, window: tuple[float, float]) -> Iterator[dict[str, Any]]:
     """A line of memory for each run, a line of delay for each but the baseline, then the lanes of each."""
-    margin = (window[1] - window[0]) / 2
+    margin = (window[1] - window[0]) / 8
     wide = window[0] - margin, window[1] + margin
     name, unit = compared.unit
     late = time_scale(_latest(compared))

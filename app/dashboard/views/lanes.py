@@ -15,10 +15,10 @@ Detail = Literal["labels", "bars", "outline", "busy"]
 Floats = NDArray[np.float64]
 
 # Spans in the window up to which each level of detail is drawn (how they were chosen: docs/dashboard.md).
-LABELLED = 300
-BARS = 400
-OUTLINES = 4_000
-BINS = 1_200
+LABELLED = 200
+BARS = 250
+OUTLINES = 2_000
+BINS = 768
 # Letters of a bar's text that fit into the width of the chart.
 LETTERS = 155
 # Fewer letters of a longer text say nothing.
@@ -84,6 +84,13 @@ def draw(
     )
     apart = labelled and count > 0 and float(np.median(shown.end_ns - shown.start_ns)) > 1.5 * letter_ns
     return Drawn("labels" if labelled else "bars", count, apart, bars=bars)
+
+
+def wider(window: tuple[int, int], end_ns: int) -> tuple[int, int]:
+    """What is drawn for a window of an axis from 0 to ``end_ns``: an eighth more on each side, so that it is seen to go
+    on where a chart is moved before the answer to that is there."""
+    margin = (window[1] - window[0]) // 8
+    return max(0, window[0] - margin), min(end_ns, window[1] + margin)
 
 
 def outline(lane: Lane, window: tuple[int, int]) -> Outline:

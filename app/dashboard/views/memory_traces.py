@@ -14,7 +14,7 @@ from app.dashboard.views.lanes import MS
 from app.dashboard.views.step import StepView
 from profiles.stacks import Grouping, Stack, Steps
 
-MEMORY_BINS = 1_000
+MEMORY_BINS = 640
 GROUPING_TITLES: dict[Grouping, str] = {"class": "class", "layer": "layer", "phase": "phase", "tier": "tier"}
 # Layers in order of the step, dark to light, so that neighbours differ in lightness too; what is left over is grey.
 LAYER_COLOURS = (

@@ -13,7 +13,7 @@ from typing import Any
 
 from app.dashboard import theme
 from app.dashboard.views.lane_traces import data_of, lane_traces
-from app.dashboard.views.lanes import BARS, LABELLED, MS, OUTLINES
+from app.dashboard.views.lanes import BARS, LABELLED, MS, OUTLINES, wider
 from app.dashboard.views.marks import (
     MOST_ARROWS,
     Places,
@@ -136,9 +136,7 @@ def data_changes(timeline: Timeline, window: tuple[int, int]) -> Iterator[tuple[
 
 
 def traces(timeline: Timeline, window: tuple[int, int]) -> Iterator[dict[str, Any]]:
-    # Half a window more on each side, so that a pan shows something before the answer to it arrives.
-    margin = (window[1] - window[0]) // 2
-    wide = max(0, window[0] - margin), min(timeline.end_ns, window[1] + margin)
+    wide = wider(window, timeline.end_ns)
     yield from memory_traces(timeline.main, timeline.by, timeline.beside, wide, timeline.unit, timeline.lines)
     for number, view in enumerate(timeline.views):
         places = timeline.places(number)
