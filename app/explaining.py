@@ -19,10 +19,14 @@ from hyperoffload_core.recording import Profile
 from hyperoffload_core.retimed import with_times
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.simulator import simulate
+from hyperoffload_core.sizes import format_ns
 from profiles.filtering import parse_query
+from profiles.lanes import lanes
 from profiles.moment import Moment, moment
 from profiles.searching import Found, find, searchable
+from profiles.selection import Selection, selection
 from profiles.series import memory_curve
+from profiles.stacks import memory_stack
 
 
 class ExplainError(UserError):
@@ -92,6 +96,20 @@ def moment_of(source: Schedule | Profile, step: int | None, when: str) -> Moment
     profile, number = step_profile(source, step)
     time_ns = memory_curve(profile, number).peak[0] if when.strip().lower() == "peak" else parse_ns(when)
     return moment(profile, time_ns, number)
+
+
+def selection_in(source: Schedule | Profile, step: int | None, between: str) -> Selection:
+    """The numbers of a stretch of one step, written ``10ms-40ms``. Raises `UserError`."""
+    profile, number = step_profile(source, step)
+    first, dash, last = between.partition("-")
+    # The start of the step is a place, not a duration, which is never 0.
+    start = 0 if first.strip().rstrip("nuµms") == "0" else parse_ns(first)
+    if not dash or start >= (end := parse_ns(last)):
+        raise ExplainError(f"{between!r} is no stretch of time; write its start and its end, such as 10ms-40ms")
+    if start >= (whole := int(profile.steps.step_ns[number])):
+        raise ExplainError(f"the step ends at {format_ns(whole)}, before {between}")
+    held = memory_stack(profile, "class", number).total
+    return selection(profile, lanes(profile, number), held, start, min(end, whole), number)
 
 
 def named_storages(schedule: Schedule, name: str) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hyperoffload_core.recording import Profile
+from hyperoffload_core.sizes import format_bytes, format_ns
 from profiles.lanes import Lane, Lanes, of_step
 from profiles.stacks import Steps
 
@@ -94,3 +95,24 @@ def _moved(profile: Profile, rows: NDArray[np.bool_], start_ns: int, end_ns: int
     parts = zip(start[~whole].tolist(), end[~whole].tolist(), size[~whole].tolist(), strict=True)
     cut = sum(b * (min(e, end_ns) - max(s, start_ns)) // (e - s) for s, e, b in parts)
     return int(size[whole].sum()) + cut
+
+
+def selection_facts(chosen: Selection) -> list[tuple[str, str, str]]:
+    """(label, value, note) of each number, in words."""
+
+    def share(time_ns: int, whole_ns: int, of: str) -> str:
+        return f"{time_ns / whole_ns:.1%} of {of}" if whole_ns else ""
+
+    length, copying = chosen.length_ns, chosen.copying_ns
+    return [
+        ("Compute busy", format_ns(chosen.computing_ns), share(chosen.computing_ns, length, "the time")),
+        ("Copies busy", format_ns(copying), share(copying, length, "the time")),
+        ("Overlapped", format_ns(chosen.overlapped_ns), share(chosen.overlapped_ns, copying, "the copies")),
+        ("Exposed", format_ns(chosen.exposed_ns), share(chosen.exposed_ns, copying, "the copies")),
+        ("Blocking", format_ns(chosen.blocking_ns), share(chosen.blocking_ns, length, "the time")),
+        ("Idle", format_ns(chosen.idle_ns), "neither op nor copy"),
+        ("In", format_bytes(chosen.bytes_in), f"link in busy {format_ns(chosen.copy_in_ns)}"),
+        ("Out", format_bytes(chosen.bytes_out), f"link out busy {format_ns(chosen.copy_out_ns)}"),
+        ("Ops", f"{chosen.ops:,}", f"{chosen.transfers:,} transfers"),
+        ("Peak", format_bytes(chosen.peak_bytes), f"at {format_ns(chosen.peak_ns)}"),
+    ]

@@ -1,4 +1,4 @@
-"""`hyperoffload explain --find` and `--at`: what the dashboard finds, the command line finds."""
+"""`hyperoffload explain --find`, `--at` and `--between`: what the dashboard finds, the command line finds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dashboard_example import MIB, example_profile, example_schedule
 
 from app.cli.main import run
 from db.database import open_database
+from db.queries import get_run
 from db.recordings import RunDescription, record_profile
 
 
@@ -54,6 +55,21 @@ def test_who_holds_memory_is_said_for_a_time_and_for_the_peak(explain: Callable[
     assert early["time_ns"] == 1_000_000 and early["live_bytes"] < peak["live_bytes"]
 
 
+def test_a_stretch_of_time_has_the_numbers_of_the_step_where_it_is_all_of_it(
+    explain: Callable[..., str], database: Path
+) -> None:
+    opened = open_database(database)
+    run = get_run(opened, 1)
+    opened.close()
+    whole = json.loads(explain("--between", "0ms-10s", "--json"))["between"]
+    assert (whole["start_ns"], whole["end_ns"]) == (0, run.step_median_ns)
+    assert (whole["exposed_ns"], whole["computing_ns"]) == (run.exposed_ns, run.compute_ns)
+    assert (whole["bytes_in"], whole["bytes_out"], whole["peak_bytes"]) == (run.bytes_in, run.bytes_out, run.peak_bytes)
+    part = json.loads(explain("--between", "10ms-40ms", "--json"))["between"]
+    assert part["length_ns"] == 30_000_000 == part["computing_ns"] + part["exposed_ns"] + part["idle_ns"]
+    assert "Compute busy" in explain("--between", "10ms-40ms")
+
+
 def test_people_read_tables(explain: Callable[..., str]) -> None:
     text = explain("--find", "blocking>0", "--at", "90ms", "--by", "name")
     assert "blocking>0: 6 storages of 240 MiB" in text
@@ -66,6 +82,9 @@ def test_people_read_tables(explain: Callable[..., str]) -> None:
     [
         (["--find", "colour:red"], "there is no field 'colour'"),
         (["--at", "soon"], "'soon' is no time"),
+        (["--between", "10ms"], "write its start and its end, such as 10ms-40ms"),
+        (["--between", "20ms-10ms"], "write its start and its end"),
+        (["--between", "5s-6s"], "the step ends at"),
         (["--at", "peak", "--by", "colour"], "write one of class, layer, op, name"),
     ],
 )

@@ -30,7 +30,7 @@ def explain(
     transfer: Annotated[
         int | None, typer.Option("--transfer", metavar="ID", help="What this transfer cost, and all that would help.")
     ] = None,
-    stalls: Annotated[bool, typer.Option("--stalls", help="Every stall, the dearest first, with its chain.")] = False,
+    stalls: Annotated[bool, typer.Option("--stalls", help="Every stall, the worst first, with its chain.")] = False,
     what_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -51,6 +51,10 @@ def explain(
     at: Annotated[
         str | None, typer.Option("--at", metavar="TIME", help="Who holds memory at a time (`420ms`) or the `peak`.")
     ] = None,
+    between: Annotated[
+        str | None,
+        typer.Option("--between", metavar="TIME-TIME", help="What happens in a stretch of time, such as `10ms-40ms`."),
+    ] = None,
     by: Annotated[
         str, typer.Option("--by", help="How --at groups them: class, layer, op (that makes them) or name.")
     ] = "class",
@@ -70,8 +74,8 @@ def explain(
     Examples: `hyperoffload explain latest --what-if "link x2" --what-if "limit 80%"`,
     `hyperoffload explain latest --find "blocking>1ms in:transfers" --at peak --by layer`
     """
-    from app.cli.explain_step import print_found, print_moment, step_document
-    from app.explaining import ask, explained_source, explained_step, found_in, moment_of, named_storages
+    from app.cli.explain_step import print_found, print_moment, print_selection, step_document
+    from app.explaining import ask, explained_source, explained_step, found_in, moment_of, named_storages, selection_in
     from hyperoffload_core.explain.explanation import blocking_words, explanation_document
     from hyperoffload_core.explain.questions import parse_question
     from hyperoffload_core.schedule import Schedule
@@ -93,10 +97,12 @@ def explain(
     answers = [ask(source, step, question) for question in what_if or ()]
     searched = [(query, found_in(source, step, query)) for query in find or ()]
     moment = moment_of(source, step, at) if at is not None else None
-    parts = storage is not None or transfer is not None or stalls or bool(answers) or bool(searched) or at is not None
+    chosen = selection_in(source, step, between) if between is not None else None
+    asked = (storage, transfer, at, between)
+    parts = stalls or bool(answers) or bool(searched) or any(given is not None for given in asked)
     if json:
         document = _document(found, kept, moves, stalls, answers) if parts else explanation_document(found)
-        print_json(document | step_document(searched, moment, group, top))
+        print_json(document | step_document(searched, moment, chosen, group, top))
         return
     console.print(_headline(found), markup=False)
     if (stalls or not parts) and (counted := blocking_words(found)):
@@ -115,6 +121,8 @@ def explain(
         print_found(query, hits, top)
     if moment is not None:
         print_moment(moment, group, top)
+    if chosen is not None:
+        print_selection(chosen)
 
 
 def _headline(e: Explanation) -> str:

@@ -1,4 +1,5 @@
-"""What `hyperoffload explain --find` and `--at` print: things of a step, and who holds memory at a moment."""
+"""What `hyperoffload explain --find`, `--at` and `--between` print: things of a step, who holds memory at a moment, and
+the numbers of a stretch of time."""
 
 from __future__ import annotations
 
@@ -11,17 +12,23 @@ from hyperoffload_core.ir import TENSOR_CLASSES
 from profiles.alive import Group, group_alive
 from profiles.moment import Moment, total
 from profiles.searching import FOUND_ORDER, Found, Hits, found_words
+from profiles.selection import Selection, selection_facts
 
 _NUMBERS = ("size", "start", "end", "duration", "blocking", "exposed", "hidden", "slack")
 
 
-def step_document(searched: Sequence[tuple[str, Found]], moment: Moment | None, by: Group, top: int) -> dict[str, Any]:
+def step_document(
+    searched: Sequence[tuple[str, Found]], moment: Moment | None, chosen: Selection | None, by: Group, top: int
+) -> dict[str, Any]:
     """What was asked for of the step, as plain data."""
     document: dict[str, Any] = {}
     if searched:
         document["find"] = [found_document(query, found, top) for query, found in searched]
     if moment is not None:
         document["at"] = moment_document(moment, by, top)
+    if chosen is not None:
+        own = {"length_ns": chosen.length_ns, "overlapped_ns": chosen.overlapped_ns, "idle_ns": chosen.idle_ns}
+        document["between"] = asdict(chosen) | own
     return document
 
 
@@ -129,4 +136,10 @@ def print_moment(found: Moment, by: Group, top: int) -> None:
         ("idle for too short", total(i.alive for i in found.idle if not i.could_leave)),
     )
     print_table([("of these", "left"), ("bytes", "right")], [[title, size(held)] for title, held in parts])
+    console.print()
+
+
+def print_selection(chosen: Selection) -> None:
+    console.print(f"{time(chosen.start_ns)} to {time(chosen.end_ns)}, {time(chosen.length_ns)} in all:", markup=False)
+    print_table([("", "left"), ("", "right"), ("", "left")], [list(fact) for fact in selection_facts(chosen)])
     console.print()

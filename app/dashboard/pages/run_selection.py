@@ -12,9 +12,10 @@ from dash import State as Given
 from app.dashboard.pages.run_shown import RUN, shown_timeline
 from app.dashboard.state import State
 from app.dashboard.views.marks import selected_shape
-from app.dashboard.views.selecting import selection_facts, selection_of
+from app.dashboard.views.selecting import selection_of
 from app.dashboard.views.step import StepView
 from hyperoffload_core.sizes import format_ns
+from profiles.selection import selection_facts
 
 SELECTION = Given("run-selection", "data")
 
