@@ -70,8 +70,8 @@ def compile_schedule(
     kept = [s for s, action in enumerate(actions) if action == "keep"]
     smallest = smallest_feasible_limit(graph, kept)
     if strategy.keeps_limit and limit_bytes < smallest.bytes:
-        why = explain_infeasible(graph, limit_bytes, kept, smallest)
-        raise InfeasibleError(why.sentence, why)
+        why = explain_infeasible(graph, limit_bytes, kept, smallest, fixed)
+        raise InfeasibleError(why.sentence + _fixed_sentence(graph, limit_bytes, set(kept) - fixed.keys()), why)
     request = Request(
         graph=graph,
         durations_ns=durations.ns,
@@ -90,7 +90,7 @@ def compile_schedule(
         raise InfeasibleError(
             f"strategy {strategy.name!r} found no schedule under {format_bytes(limit_bytes)} with these keep rules; "
             f"keep less, or raise the limit above {format_bytes(smallest.bytes)}",
-            explain_infeasible(graph, limit_bytes, kept, smallest),
+            explain_infeasible(graph, limit_bytes, kept, smallest, fixed),
         ) from error
     document = policy_to_document(policy.model_copy(update={"options": options}))
     schedule = schedule_of_plan(graph, durations, hardware, plan, document, strategy.name, limit_bytes)
@@ -111,6 +111,14 @@ def compile_schedule(
         if over <= 0 or violation.rule != "limit":
             raise violation
     return schedule
+
+
+def _fixed_sentence(graph: Graph, limit_bytes: int, kept: set[int]) -> str:
+    """Said where the limit could be met if everything but what rules keep could move; "" where it could not."""
+    smallest_bytes = smallest_feasible_limit(graph, kept).bytes
+    if smallest_bytes > limit_bytes:
+        return ""
+    return f"; op by op, where all storages can move, it is {format_bytes(smallest_bytes)}"
 
 
 def schedule_of_plan(

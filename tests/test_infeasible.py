@@ -72,6 +72,24 @@ def test_no_batch_is_small_enough_where_the_weights_alone_are_too_much() -> None
     assert "of the batch" not in why.advice
 
 
+def test_what_cannot_move_is_kept_and_named_and_no_rule_is_blamed() -> None:
+    b = GraphBuilder("fixed")
+    x, held, y = b.storage("x", 10, "input"), b.storage("held", 100, "weight", True), b.storage("y", 10, "output")
+    b.op("first", [x], [y])
+    b.op("last", [held, y], [y])
+    graph, durations, fixed = b.graph(), Durations((10, 10), "made up"), {held: "a constant"}
+    policy = Policy(memory_limit="112B", rules=(Rule(name="held", action="offload"),))
+    with pytest.raises(
+        InfeasibleError, match=r"is 120 B .*; op by op, where all storages can move, it is 110 B$"
+    ) as error:
+        compile_schedule(graph, durations, TINY, policy, fixed=fixed)
+    assert error.value.why.keep_less is None and "keep less" not in error.value.advice
+    enough = policy.model_copy(update={"memory_limit": "120B"})
+    schedule = compile_schedule(graph, durations, TINY, enough, fixed=fixed)
+    assert held not in {t.storage for t in schedule.transfers}
+    assert "planned with 1 storages (100 B) that cannot move: a constant" in schedule.notes
+
+
 def test_keeping_less_is_offered_where_keep_rules_alone_are_to_blame() -> None:
     b = GraphBuilder("kept")
     x, held, y = b.storage("x", 10, "input"), b.storage("held", 100, "weight", True), b.storage("y", 10, "output")

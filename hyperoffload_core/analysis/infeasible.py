@@ -80,16 +80,21 @@ class Infeasible:
 
 
 def explain_infeasible(
-    graph: Graph, limit_bytes: int, kept: Collection[int] = (), smallest: SmallestLimit | None = None
+    graph: Graph,
+    limit_bytes: int,
+    kept: Collection[int] = (),
+    smallest: SmallestLimit | None = None,
+    fixed: Collection[int] = (),
 ) -> Infeasible:
     """For a limit below the smallest feasible one (``smallest``, worked out with ``kept`` when it is not given), or for
-    one above it that no schedule was found for; then only keeping less is advice."""
+    one above it that no schedule was found for; then only keeping less is advice. ``fixed`` are those of ``kept`` that
+    no rule keeps: they cannot move."""
     smallest = smallest or smallest_feasible_limit(graph, kept)
     sizes = sorted(((s, graph.storages[s].bytes) for s in smallest.working_set), key=lambda row: (-row[1], row[0]))
     fits = limit_bytes >= smallest.bytes
     split = None if fits else _split(graph, limit_bytes, smallest)
     batch = None if fits else _smaller_batch(graph, limit_bytes, kept)
-    keep_less = _keep_less(graph, limit_bytes, kept)
+    keep_less = _keep_less(graph, limit_bytes, set(kept) - set(fixed), fixed)
     return Infeasible(
         limit_bytes=limit_bytes,
         smallest=smallest,
@@ -158,10 +163,10 @@ def _working_sets(graph: Graph, kept: Collection[int]) -> Iterator[tuple[set[int
     yield {s.id for s in graph.storages if s.tensor_class == "output"} | pinned, 0
 
 
-def _keep_less(graph: Graph, limit_bytes: int, kept: Collection[int]) -> KeepLess | None:
+def _keep_less(graph: Graph, limit_bytes: int, kept: Collection[int], fixed: Collection[int]) -> KeepLess | None:
     if not kept:
         return None
-    without = smallest_feasible_limit(graph).bytes
+    without = smallest_feasible_limit(graph, fixed).bytes
     return KeepLess(without, sum(graph.storages[s].bytes for s in kept)) if without <= limit_bytes else None
 
 
