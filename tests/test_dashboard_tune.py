@@ -157,6 +157,16 @@ def test_the_curve_has_a_line_per_strategy_the_bound_and_what_cannot_be_met() ->
     assert {(0, 10), (100, 100), (60, 60)} <= edges
 
 
+def test_a_limit_that_binds_nothing_does_not_press_the_curve_to_the_edge() -> None:
+    """A run without a limit has that of the device, here forty times what its step needs."""
+    wide = replace(GROUND, limit_bytes=4096 * MIB)
+    figure = pareto([point("hyperoffload", 50 * MIB, 9)], wide, [Mark("now", 4096 * MIB, 9, 99 * MIB)], "step")
+    assert figure["layout"]["xaxis"]["range"] == [0, 110]
+    mark = next(trace for trace in figure["data"] if trace["name"] == "now")
+    assert mark["x"] == [110] and "limit 4.00 GiB" in mark["hovertext"][0]
+    assert (110, 110) in {(shape["x0"], shape["x1"]) for shape in figure["layout"]["shapes"]}
+
+
 def test_far_apart_step_times_are_drawn_on_a_logarithmic_axis_and_memory_is_not() -> None:
     points = [point("hyperoffload", 50 * MIB, 1_000_000), point("reactive", 50 * MIB, 90_000_000)]
     assert pareto(points, GROUND, [], "step")["layout"]["yaxis"]["type"] == "log"

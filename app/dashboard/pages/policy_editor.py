@@ -11,13 +11,13 @@ from dash import dcc, html
 
 from app.dashboard import parts
 from app.dashboard.icons import icon
+from app.dashboard.views.pareto import AXIS_PERCENT
 from app.dashboard.views.policy import Checked, Draft, Ground, check, limit_percent, option_errors, option_words
 from hyperoffload_core.ir import PHASES, TENSOR_CLASSES
 from hyperoffload_core.policy import PRESETS, policy_to_document
 from hyperoffload_core.sizes import format_bytes
 from hyperoffload_core.strategies import STRATEGIES, Option
 
-SLIDER_TOP = 110
 SAVED = "saved:"
 """In front of a saved policy's name where presets can be chosen as well."""
 
@@ -107,7 +107,7 @@ def limit_slider(draft: Draft, ground: Ground | None, *, marked: bool = True) ->
     return dmc.Slider(
         id="policy-slider",
         min=0,
-        max=SLIDER_TOP,
+        max=AXIS_PERCENT,
         step=1,
         value=slider_value(draft.limit, ground),
         marks=marks,
@@ -308,4 +308,4 @@ def valid_document(checked: Checked) -> dict[str, Any] | None:
 
 def slider_value(limit: str, ground: Ground | None) -> int:
     percent = limit_percent(limit, ground) if ground is not None else None
-    return round(min(percent, SLIDER_TOP)) if percent is not None else 0
+    return round(min(percent, AXIS_PERCENT)) if percent is not None else 0

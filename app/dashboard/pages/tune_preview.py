@@ -10,6 +10,7 @@ from dash import State as Given
 
 from app.dashboard import parts, theme
 from app.dashboard.state import State
+from app.dashboard.views.clipping import clipped
 from app.dashboard.views.policy import Draft, check
 from app.dashboard.views.preview import (
     LABELS,
@@ -29,7 +30,6 @@ from db.queries import RunRow, get_run
 from hyperoffload_core.policy import policy_from_document
 from hyperoffload_core.sizes import format_bytes
 from hyperoffload_core.strategies import STRATEGIES
-from profiles.plain import visible
 
 POLL_MS = 250
 AT_ONCE_S = 0.7
@@ -44,7 +44,7 @@ def numbers_panel(run: RunRow) -> Any:
             dcc.Interval(id="tune-preview-poll", interval=POLL_MS, disabled=True),
             dcc.Store(id="tune-now"),
             html.Div(
-                _numbers(waiting, f"predicting the policy for {visible(run.model)}", ""),
+                _numbers(waiting, f"predicting the policy for {clipped(run.model)}", ""),
                 id="tune-numbers",
                 className="preview",
             ),

@@ -16,6 +16,8 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "pentagon", "star", "he
 LOG_FROM = 4.0
 """Step times further apart than this are drawn on a logarithmic axis."""
 HEIGHT = 300
+AXIS_PERCENT = 110
+"""Where the axis of the limit and the slider below it end, in percent of the live peak without offload."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,15 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What the axis of the limit is drawn in."""
+    """What the axis of the limit is drawn in, and where it ends: a limit beyond ``top_bytes`` stands at its end, for
+    above what a step needs without offload no limit changes anything."""
 
     title: str
     bytes: int
+    top_bytes: int
+
+    def at(self, limit_bytes: int) -> float:
+        return min(limit_bytes, self.top_bytes) / self.bytes
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,8 @@ def pareto(points: Sequence[Prediction], ground: Ground, marks: Sequence[Mark], 
 
 
 def unit_of(ground: Ground) -> Unit:
-    return Unit("GiB", 2**30) if ground.live_peak_bytes >= 2**31 else Unit("MiB", 2**20)
+    title, size = ("GiB", 2**30) if ground.live_peak_bytes >= 2**31 else ("MiB", 2**20)
+    return Unit(title, size, ground.live_peak_bytes * AXIS_PERCENT // 100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +131,7 @@ def _curve(strategy: str, points: Sequence[Prediction], measure: Measure, unit: 
         "type": "scatter",
         "mode": "lines+markers",
         "name": strategy,
-        "x": [p.limit_bytes / unit.bytes for p in points],
+        "x": [unit.at(p.limit_bytes) for p in points],
         "y": [_value(p, measure, unit) for p in points],
         "customdata": [p.limit_bytes for p in points],
         "hovertext": [_words(p) for p in points],
@@ -155,7 +163,7 @@ def _failed(points: Sequence[Prediction], low: float, unit: Unit) -> dict[str, A
         "type": "scatter",
         "mode": "markers",
         "name": "no schedule",
-        "x": [p.limit_bytes / unit.bytes for p in points],
+        "x": [unit.at(p.limit_bytes) for p in points],
         "y": [low] * len(points),
         "hovertext": [f"<b>{p.strategy}</b> under {format_bytes(p.limit_bytes)}:<br>no schedule" for p in points],
         "hovertemplate": "%{hovertext}<extra></extra>",
@@ -174,7 +182,7 @@ def _bound(points: Sequence[Prediction], unit: Unit) -> dict[str, Any]:
         "type": "scatter",
         "mode": "lines",
         "name": "lower bound",
-        "x": [limit / unit.bytes for limit in limits],
+        "x": [unit.at(limit) for limit in limits],
         "y": [bounds[limit] / 1e6 for limit in limits],
         "hovertemplate": "no schedule is below %{y:.4~g} ms<extra></extra>",
         "line": {"color": theme.COMPUTE, "width": 1.5, "dash": "dot"},
@@ -203,9 +211,13 @@ def _mark(mark: Mark, measure: Measure, number: int, unit: Unit) -> dict[str, An
         "type": "scatter",
         "mode": "markers",
         "name": mark.title,
-        "x": [mark.limit_bytes / unit.bytes],
+        "x": [unit.at(mark.limit_bytes)],
         "y": [y],
-        "hovertext": [f"<b>{mark.title}</b><br>{format_ns(mark.step_ns)}, {format_bytes(mark.memory_bytes)}"],
+        "hovertext": [
+            f"<b>{mark.title}</b>, limit {format_bytes(mark.limit_bytes)}"
+            f"<br>{format_ns(mark.step_ns)}, {format_bytes(mark.memory_bytes)}"
+        ],
+        "cliponaxis": False,
         "hovertemplate": "%{hovertext}<extra></extra>",
         "marker": {
             "size": 15,
@@ -217,7 +229,7 @@ def _mark(mark: Mark, measure: Measure, number: int, unit: Unit) -> dict[str, An
 
 
 def _layout(ground: Ground, measure: Measure, logarithmic: bool, drawn: bool, unit: Unit) -> dict[str, Any]:
-    right = max(ground.live_peak_bytes * 1.06, (ground.limit_bytes or 0) * 1.02) / unit.bytes
+    right = unit.top_bytes / unit.bytes
     y: dict[str, Any] = {"title": {"text": "step time, ms" if measure == "step" else f"device memory, {unit.title}"}}
     if logarithmic:
         y |= {"type": "log", "dtick": "D2"}
@@ -241,7 +253,7 @@ def _layout(ground: Ground, measure: Measure, logarithmic: bool, drawn: bool, un
         _note(ground.smallest_bytes, f"nothing fits below {format_bytes(ground.smallest_bytes)}", 1.0, "left", unit),
         _note(ground.live_peak_bytes, f"no offload {format_bytes(ground.live_peak_bytes)}", 0.9, "right", unit),
     ]
-    if ground.device_bytes < right * unit.bytes:
+    if ground.device_bytes < unit.top_bytes:
         shapes.append(_line(ground.device_bytes, theme.LIMIT, "dash", unit))
         notes.append(_note(ground.device_bytes, f"device {format_bytes(ground.device_bytes)}", 0.8, "left", unit))
     if ground.limit_bytes is not None:
@@ -263,7 +275,7 @@ def _layout(ground: Ground, measure: Measure, logarithmic: bool, drawn: bool, un
 
 
 def _line(x_bytes: int, colour: str, dash: str, unit: Unit) -> dict[str, Any]:
-    x = x_bytes / unit.bytes
+    x = unit.at(x_bytes)
     line = {"color": colour, "width": 1.5, "dash": dash}
     return {"type": "line", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1, "line": line}
 

@@ -160,11 +160,17 @@ def limit_percent(limit: str, ground: Ground) -> float | None:
     return 100 * policy.limit_bytes(ground.live_peak_bytes, ground.device_bytes) / max(1, ground.live_peak_bytes)
 
 
+MUCH_MORE = 10
+"""A limit above so many times the live peak is no share of it that says anything."""
+
+
 def _limit_words(policy: Policy, strategy: str, ground: Ground) -> tuple[str, str]:
     """What the limit comes to, and what is wrong with it."""
     size = policy.limit_bytes(ground.live_peak_bytes, ground.device_bytes)
     whole = format_bytes(ground.live_peak_bytes)
     share = f"{size / max(1, ground.live_peak_bytes):.0%} of the {whole} it needs without offload"
+    if size > MUCH_MORE * ground.live_peak_bytes:
+        share = f"far more than the {whole} it needs without offload"
     if policy.memory_limit is None:
         return f"The whole device: {format_bytes(size)}, {share}.", ""
     if strategy != "none" and size < ground.smallest_bytes:
