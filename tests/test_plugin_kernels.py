@@ -93,6 +93,21 @@ def test_the_memory_of_a_released_tensor_goes_back_and_its_neighbours_keep_their
     steps.end()
 
 
+def test_a_release_gives_whole_huge_pages_where_there_are_such(open_steps: Callable[..., Steps]) -> None:
+    """A huge page that goes in part comes back as 512 small ones."""
+    steps = open_steps()
+    block = np.ones(12 * MB, np.uint8)
+    pages = block[-block.ctypes.data % (2 * MB) :][: 8 * MB]
+    steps.begin()
+    steps.release(1, pages[MB : 7 * MB])
+    assert pages[: 2 * MB].all()
+    assert not pages[2 * MB : 6 * MB].any()
+    assert pages[6 * MB :].all()
+    steps.release(1, pages[MB // 2 : MB])
+    assert not pages[MB // 2 : MB].any()
+    steps.end()
+
+
 # Order and pace
 
 

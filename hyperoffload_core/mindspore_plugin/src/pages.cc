@@ -20,6 +20,8 @@ namespace {
 
 constexpr int64_t HUGE_PAGE_BYTES = 2 << 20;
 
+int64_t whole(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
 char *map(int64_t bytes, int flags, int fd, int64_t offset) {
   void *address = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, flags, fd, offset);
   if (address == MAP_FAILED) system_failure("mapping " + std::to_string(bytes) + " bytes of memory");
@@ -37,7 +39,7 @@ int64_t page_bytes() {
   return bytes;
 }
 
-int64_t whole_pages(int64_t bytes) { return (bytes + page_bytes() - 1) / page_bytes() * page_bytes(); }
+int64_t whole_pages(int64_t bytes) { return whole(bytes, page_bytes()); }
 
 void prefer_huge_pages(const void *address) {
   static std::mutex mutex;
@@ -60,8 +62,14 @@ void prefer_huge_pages(const void *address) {
 
 void release_pages(void *address, int64_t bytes) {
   const auto begin = reinterpret_cast<int64_t>(address);
-  const int64_t first = whole_pages(begin);
-  const int64_t last = (begin + bytes) / page_bytes() * page_bytes();
+  const auto end = begin + bytes;
+  // A huge page that goes in part comes back as small ones, at a fault each.
+  int64_t first = whole(begin, HUGE_PAGE_BYTES);
+  int64_t last = end / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+  if (last <= first) {
+    first = whole_pages(begin);
+    last = end / page_bytes() * page_bytes();
+  }
   // Refused only for locked memory, which then stays resident.
   if (last > first) madvise(reinterpret_cast<void *>(first), static_cast<size_t>(last - first), MADV_DONTNEED);
 }

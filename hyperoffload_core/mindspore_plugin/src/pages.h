@@ -12,7 +12,8 @@ int64_t whole_pages(int64_t bytes);  // rounded up
 // Asks for huge pages in the whole mapping around an address: what gives pages back pays less when it uses them again.
 void prefer_huge_pages(const void *address);
 
-// Gives the whole pages inside [address, address + bytes) back to the system; their contents are lost.
+// Gives the whole pages inside [address, address + bytes) back to the system, only the huge ones where there are such;
+// their contents are lost.
 void release_pages(void *address, int64_t bytes);
 
 // A mapping, unmapped when it goes.
