@@ -30,6 +30,7 @@ class _Plot(NamedTuple):
     kind: str
     x: str
     y: str
+    by: str = ""
 
 
 def _built_in(name: str, sql: str, plot: _Plot) -> NamedQuery:
@@ -110,13 +111,13 @@ GROUP BY s.storage ORDER BY s.bytes DESC LIMIT 50
     _built_in(
         "Runs by strategy",
         """
-SELECT model, strategy, kind, count(*) AS runs, min(step_median_ns) AS best_step_ns,
+SELECT model || ' · ' || strategy AS tried, kind, count(*) AS runs, min(step_median_ns) AS best_step_ns,
        min(iif(kind = 'predicted', reserved_bytes, peak_bytes)) AS smallest_peak_bytes
 FROM run
 WHERE deleted IS NULL AND step_count > 0
 GROUP BY model, strategy, kind ORDER BY model, best_step_ns
 """,
-        _Plot("bar", "strategy", "best_step_ns"),
+        _Plot("bar", "tried", "best_step_ns", "kind"),
     ),
     _built_in(
         "Step time against peak",
