@@ -116,8 +116,9 @@ class Choosing:
         self.preference = 1 + 2 * parts
         return self.settled() if self.fill(None) else None
 
-    def start_from(self, choices: Collection[Choice]) -> Chosen | None:
-        """Take these choices (those that are candidates here) and fill in what is missing."""
+    def start_from(self, choices: Collection[Choice], *, settle: bool = True) -> Chosen | None:
+        """Take these choices (those that are candidates here) and fill in what is missing. Not ``settle``: what is not
+        needed stays taken as well."""
         rows = {
             (s, i): row for row, (s, i) in enumerate(zip(self.c.storage.tolist(), self.c.index.tolist(), strict=True))
         }
@@ -126,7 +127,9 @@ class Choosing:
             if row is not None and self.available[row] and not self.barred[row]:
                 self.take(row)
         self.load()
-        return self.settled() if self.fill(None) else None
+        if not self.fill(None):
+            return None
+        return self.settled() if settle else self.measured()
 
     def fill(self, rng: Random | None) -> bool:
         """Take gaps until nothing is over the limit; False if they do not suffice.
@@ -184,8 +187,12 @@ class Choosing:
         for row in rows[np.argsort(-(c.in_ns[rows] + self.out_ns[rows]), kind="stable")].tolist():
             if self.is_superfluous(row):
                 self.give_up(row)
+        return self.measured()
+
+    def measured(self) -> Chosen:
+        """What is taken, with the loads it makes."""
         self.load()
-        rows = np.array(list(self.taken), np.int64)
+        c, rows = self.c, np.array(list(self.taken), np.int64)
         return Chosen(self.choices(), self.loads.step_ns, float((c.in_ns[rows] + self.out_ns[rows]).sum()))
 
     def _fullest(self, rows: Integers) -> Integers:

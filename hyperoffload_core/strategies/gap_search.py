@@ -261,7 +261,7 @@ class Search:
         deadline; that solution within the target and those that were better than all before, the best one last."""
         variant = solution.variant
         choosing = self._choosing(variant, Recipe(exact=False, link_weight=LINK_WEIGHT))
-        chosen = choosing.start_from(solution.choices)
+        chosen = choosing.start_from(solution.choices, settle=False)
         current = None if chosen is None else self._placed(variant, chosen.choices, rounds=1)
         self.best = None if chosen is None else self._placed(variant, chosen.choices)
         if current is None or self.best is None:
