@@ -37,3 +37,22 @@ def test_every_neighbour_keeps_the_limit_and_differs_and_the_way_back_is_exact()
             exchange.back()
             assert choosing.choices() == before
     assert len(seen) > 10
+
+
+def test_a_choice_can_be_held_with_what_its_bytes_alone_do_not_need() -> None:
+    # A solution leaves more than that, so that transfers need not wait for memory.
+    graph = training(6)
+    peak, order = live_peak_bytes(graph), captured_order(graph)
+    problem = make_problem(graph, order, [100] * len(graph.ops), TINY)
+    uses, actions = uses_in_order(graph, order), ("auto",) * len(graph.storages)
+    candidates = find_candidates(problem, find_gaps(problem, uses, actions), plain_estimate(problem), exact=False)
+
+    def choosing(limit: int) -> Choosing:
+        return Choosing(problem, uses, actions, candidates, limit)
+
+    much = choosing(peak * 5 // 10).greedy()
+    assert much is not None
+    held, needed = (choosing(peak * 7 // 10).start_from(much.choices, settle=settle) for settle in (False, True))
+    assert held is not None
+    assert needed is not None
+    assert held.choices == much.choices > needed.choices

@@ -121,6 +121,7 @@ def _plan(request: Request, bound: int) -> Plan:
         if small:
             consider(_with_addresses(request, best, target, step_ns))
             if step_ns <= placed_ns:
+                tried.append(_Tried(best, target, 0.0))
                 break
         if attempt == 0 or sticks_out <= _NEARLY or small:
             packed, height = pack_plan(request.graph, to_plan(best.variant.problem, best.placement), limit)
@@ -190,7 +191,7 @@ def _exchanged(request: Request, bound: int, tried: Sequence[_Tried], step_ns: i
                 plans.append(packed)
                 step_ns = plan_step_ns(request, packed)
                 break
-        if not better or step_ns <= bound * (1 + _WORTH_ANOTHER):
+        if len(better) < 2 or step_ns <= bound * (1 + _WORTH_ANOTHER):
             break
         now = min(packings, key=lambda t: t.promise_ns, default=_Tried(better[-1], target, 0.0))
     return plans
