@@ -117,19 +117,15 @@ class Choosing:
         return self.settled() if self.fill(None) else None
 
     def start_from(self, choices: Collection[Choice], *, settle: bool = True) -> Chosen | None:
-        """Take these choices (those that are candidates here) and fill in what is missing. Not ``settle``: what is not
-        needed stays taken as well."""
-        rows = {
-            (s, i): row for row, (s, i) in enumerate(zip(self.c.storage.tolist(), self.c.index.tolist(), strict=True))
-        }
+        """Take these choices (of the candidates) and fill in what is missing; ``settle``: undo what is not needed."""
+        rows = {c: row for row, c in enumerate(zip(self.c.storage.tolist(), self.c.index.tolist(), strict=True))}
         for choice in sorted(choices, key=lambda choice: (choice[1] != WRAP, choice)):
             row = rows.get(choice)
             if row is not None and self.available[row] and not self.barred[row]:
                 self.take(row)
         self.load()
-        if not self.fill(None):
-            return None
-        return self.settled() if settle else self.measured()
+        filled = self.fill(None)
+        return (self.settled() if settle else self.measured()) if filled else None
 
     def fill(self, rng: Random | None) -> bool:
         """Take gaps until nothing is over the limit; False if they do not suffice.
@@ -190,7 +186,6 @@ class Choosing:
         return self.measured()
 
     def measured(self) -> Chosen:
-        """What is taken, with the loads it makes."""
         self.load()
         c, rows = self.c, np.array(list(self.taken), np.int64)
         return Chosen(self.choices(), self.loads.step_ns, float((c.in_ns[rows] + self.out_ns[rows]).sum()))
