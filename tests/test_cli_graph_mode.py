@@ -54,6 +54,7 @@ def test_results_are_those_of_the_plain_graph_and_memory_is_within_the_limit(
     assert run.conditions.startswith("measured on ")
     assert ", MindSpore graph mode; link paced to 1.00 GB/s; one schedule after the other" in run.conditions
     assert "of the whole process resident" in run.conditions
+    assert "stay on the device" not in run.conditions, "planned with what cannot move"
     assert run.kind_words == "measured, MindSpore graph mode"
     assert run.title == "tiny · hyperoffload · measured, MindSpore graph mode"
     assert run.peak_bytes is not None
