@@ -43,8 +43,8 @@ _MARGINS = (0.0, 0.004, 0.013, 0.025, 0.045, 0.08, 0.14)
 _LATER_SHARE = 0.3
 """The part of that time each attempt with a little less memory has."""
 _HURRY = 2
-"""After so many times the time for the search, every other step of room is left out. A graph that is not small is then
-searched no more, and there are no more steps once there is a plan."""
+"""After so many times the time for the search, every other step of room of a small graph is left out; another is then
+searched for half the time, and there are no more steps once there is a plan."""
 _EXACT_SECONDS = {"fast": 0.05, "normal": 10.0, "best": 60.0}
 """Time for the search of all schedules of a small graph, by effort."""
 _SECONDS_AHEAD = 0.05
@@ -58,7 +58,10 @@ _PACKED_AGAIN = 2
 _DEAR, _ROOMIER = 2.0, 1.25
 """What a part of the limit left free costs of the step, and how many times of what sticks out is left free."""
 _NEARLY = 0.01
-"""In a large graph addresses are packed again only if they stuck out by no more than this part."""
+"""A large graph's first solution is played with an allocator, and a later one packed, only if the addresses stuck out
+by no more than this part."""
+_FAR_OUT = 0.05
+"""Where they stuck out by more, a step of room is left out."""
 _WORTH_ANOTHER = 0.01
 """Addresses that make the step longer by no more than this part are good enough."""
 _NEAR = 1.25
@@ -111,7 +114,7 @@ def _plan(request: Request, bound: int) -> Plan:
     while following < len(_MARGINS) and (target := int(limit * (1 - _MARGINS[following]))) >= floor:
         request.check_cancelled()
         request.progress(attempt / len(_MARGINS), "choosing what leaves the device")
-        share = 1.0 if attempt == 0 else _LATER_SHARE if small or time.process_time() < hurry else 0.0
+        share = 1.0 if attempt == 0 else _LATER_SHARE if small or time.process_time() < hurry else _LATER_SHARE / 2
         deadline = time.process_time() + share * search_seconds
         best = Search(request, target, bound, deadline).run(variants, best)
         if best is None or best.placement.step_ns >= step_ns:
@@ -133,12 +136,12 @@ def _plan(request: Request, bound: int) -> Plan:
             if exact and (within := packed_within(request.graph, packed, limit)) is not None:
                 consider([within])
                 break
-        if not small and not large:
+        if not small and not large and (attempt > 0 or sticks_out <= _NEARLY):
             consider(_with_addresses(request, best, target, step_ns))
         late = time.process_time() >= hurry
         if step_ns <= placed_ns * (1 + _WORTH_ANOTHER) or (late and found is not None and not small):
             break
-        attempt, following = attempt + 1, following + (2 if late else 1)
+        attempt, following = attempt + 1, following + (2 if (late if small else sticks_out > _FAR_OUT) else 1)
     if small and not exact and tried and step_ns > bound * (1 + _WORTH_ANOTHER):
         consider(_exchanged(request, bound, tried, step_ns))
     if found is None:
