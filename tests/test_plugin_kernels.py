@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -109,6 +110,19 @@ def test_a_release_gives_whole_huge_pages_where_there_are_such(open_steps: Calla
 
 
 # Order and pace
+
+
+def test_copies_take_what_the_process_leaves_of_the_cores(open_steps: Callable[..., Steps]) -> None:
+    steps = open_steps()
+    x = numbers(1000)
+    steps.session.tensor_command(1, "store", x.nbytes, 0)
+    steps.begin()
+    steps.store(1, x)
+    steps.end()
+    threads = [t for t in Path("/proc/self/task").iterdir() if (t / "comm").read_text() == "ho-copy-out\n"]
+    nicer = min(os.getpriority(os.PRIO_PROCESS, 0) + 10, 19)
+    assert threads
+    assert {os.getpriority(os.PRIO_PROCESS, int(t.name)) for t in threads} == {nicer}
 
 
 @pytest.mark.parametrize("kind", ["store", "prefetch"])
