@@ -4,6 +4,8 @@ are captured and run by jobs in interpreters of their own (`app.jobs`)."""
 from __future__ import annotations
 
 import logging
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,13 +19,14 @@ from dash import State as Given
 
 from app.dashboard import parts
 from app.dashboard.icons import icon, logo
-from app.dashboard.pages import PAGES
+from app.dashboard.pages import PAGES, run, runs
 from app.dashboard.scripts import Dashboard
 from app.dashboard.sent import unsent
-from app.dashboard.state import State
+from app.dashboard.state import State, current_state
 from app.dashboard.theme import MANTINE_THEME
 from app.dashboard.views.clipping import LONGEST_SENTENCE, clipped
 from db.database import READ_ONLY_REMEDY, DatabaseError, check_schema
+from db.queries import list_runs
 from hyperoffload_core.errors import UserError
 
 # What a page sends is a policy, a query, a selection: the largest text field is bounded far below this.
@@ -84,9 +87,21 @@ def create_app(database_path: Path | str, host: str = "127.0.0.1") -> dash.Dash:
 def serve(database_path: Path | str, host: str = "127.0.0.1", port: int = 8050) -> None:
     """Serve until interrupted: one process, eight threads."""
     app = create_app(database_path, host)
+    # A first request sets up all of Dash.
+    for first in ("/", "/_dash-layout", "/_dash-dependencies"):
+        app.server.test_client().get(first, headers={"Host": "127.0.0.1"})
+    threading.Thread(target=_foresee, args=(app,), name="foresee", daemon=True).start()
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     size = LARGEST_REQUEST_BYTES
     waitress.serve(app.server, host=host, port=port, threads=8, ident=None, max_request_body_size=size)
+
+
+def _foresee(app: dash.Dash) -> None:
+    """Make the pages that are asked for first: what they import and read is in memory when a browser comes."""
+    with app.server.app_context(), suppress(DatabaseError, UserError):
+        runs.layout()
+        for newest in list_runs(current_state().database, limit=1):
+            run.layout(run_id=str(newest.id))
 
 
 def _shell(state: State) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,8 @@ class Dashboard(dash.Dash):
         self._orders: dict[tuple[str, ...], list[str]] = {}
         self._style = self._join("style.css", [file.read_bytes() for file in sorted(_ASSETS.glob("*.css"))])
         self.server.add_url_rule(f"{JOINED}<name>", "joined", self._serve_joined)
-        self.server.add_url_rule(f"/{PLOTLY}", "plotly", _serve_plotly)
+        self.server.add_url_rule(f"/{PLOTLY}", "plotly", lambda: _served(plotly_js()))
+        self.server.add_url_rule(f"/{GRID}", "grid", lambda: _served(_of_package(f"/{GRID}")))
 
     def interpolate_index(self, **parts: Any) -> str:
         path = flask.request.path
@@ -104,13 +106,14 @@ class Dashboard(dash.Dash):
         return flask.Response(self._joined[name], mimetype=kind, headers={"Cache-Control": KEPT})
 
 
-def _serve_plotly() -> Any:
-    response = flask.Response(RUNS_AT_ONCE + plotly_js(), mimetype="text/javascript")
+def _served(script: bytes) -> Any:
+    response = flask.Response(RUNS_AT_ONCE + script, mimetype="text/javascript")
     response.headers["Cache-Control"] = "no-cache"
     response.add_etag()
     return response.make_conditional(flask.request)
 
 
+@cache
 def _of_package(address: str) -> bytes:
     """The file that Dash serves at an address."""
     package, _, file = address.partition(_SUITES)[2].partition("/")
