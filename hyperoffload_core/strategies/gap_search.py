@@ -256,9 +256,12 @@ class Search:
         self.request.progress(0.5, f"choosing what leaves the device: {above:.1%} above the bound")
         return True
 
-    def exchange(self, solution: Solution) -> list[Solution]:
+    def exchange(self, solution: Solution, turn: int = 0) -> list[Solution]:
         """Go from neighbour to neighbour of a solution while none is worse than the one before, until the bound or the
-        deadline; that solution within the target and those that were better than all before, the best one last."""
+        deadline; that solution within the target and those that were better than all before, the best one last.
+
+        Other neighbours are drawn in another ``turn``.
+        """
         variant = solution.variant
         choosing = self._choosing(variant, Recipe(exact=False, link_weight=LINK_WEIGHT))
         chosen = choosing.start_from(solution.choices, settle=False)
@@ -267,7 +270,7 @@ class Search:
         if current is None or self.best is None:
             return []
         better = [self.best]
-        exchange, idle = Exchange(choosing, self.rng), 0
+        exchange, idle = Exchange(choosing, Random(turn)), 0
         while not self._over() and idle < _IDLE_EXCHANGES:
             idle += 1
             choices = exchange.neighbour()

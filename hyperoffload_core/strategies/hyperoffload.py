@@ -5,8 +5,9 @@ execution order); the paper's algorithm is not public, so the method here is our
 
 1. a choice of the reuse gaps to leave the device in, for orders of the ops in which less is alive at once
    (`strategies.gap_search`, which places every choice in time to judge it);
-2. addresses: a packing of the stays, or the step played with a real allocator, in which more leaves where holes run out
-   (`passes.addresses`, `passes.making_room`); where neither is good enough, both again with a little less memory;
+2. addresses: a packing of the stays; else, in a small graph, addresses chosen together with times, in a larger one the
+   step played with a real allocator, in which more leaves where holes run out (`passes.addresses`,
+   `passes.relocating`, `passes.making_room`); where neither is good enough, all of it again with a little less memory;
 3. for a graph of a few ops, a search of all schedules there are (`exact`).
 
 `strategies.paging` gives further plans, which win where they are faster and meet any feasible limit.
@@ -18,15 +19,18 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from random import Random
 
 from hyperoffload_core.analysis.bounds import smallest_feasible_limit, step_lower_bound_ns
 from hyperoffload_core.exact.instance import make_instance
 from hyperoffload_core.exact.optimum import MOST_OPS, MOST_STORAGES, UNBOUNDED, find_optimum
 from hyperoffload_core.exact.pack import packed_within
+from hyperoffload_core.passes.addressed_play import AddressedStep, Times
 from hyperoffload_core.passes.addresses import pack_plan
 from hyperoffload_core.passes.making_room import place_making_room
 from hyperoffload_core.passes.placement import NoPlacementError, to_plan
 from hyperoffload_core.passes.plan import Plan
+from hyperoffload_core.passes.relocating import relocate
 from hyperoffload_core.passes.splitting import split_transfers
 from hyperoffload_core.strategies.base import Option, Request, Strategy
 from hyperoffload_core.strategies.gap_search import SMALL_OPS, Search, Solution, Variant, variants_of
@@ -51,12 +55,16 @@ _SECONDS_AHEAD = 0.05
 """Time for a first solution of a graph that is small enough for an exact search."""
 _EXCHANGE_SECONDS = {"fast": 0.1, "normal": 0.5, "best": 4.0}
 """Processor time for exchanging gaps, each time, by effort."""
+_RELOCATING_SECONDS = {"fast": 0.1, "normal": 0.3, "best": 3.0}
+"""Processor time for addresses chosen together with times, each time, by effort."""
 _EXCHANGES = 3
 """How often gaps are exchanged and addresses assigned."""
 _PACKED_AGAIN = 2
-"""So many of the better solutions this finds are packed, from the best one on, until one fits."""
+"""So many of the better solutions this finds get addresses, from the best one on, until one has them."""
 _DEAR, _ROOMIER = 2.0, 1.25
 """What a part of the limit left free costs of the step, and how many times of what sticks out is left free."""
+_MUCH_OF_IT = 0.8
+"""Where addresses chosen together with times were found, at least so much of what sticks out is left free next."""
 _NEARLY = 0.01
 """A large graph's first solution is played with an allocator, and a later one packed, only if the addresses stuck out
 by no more than this part."""
@@ -65,7 +73,7 @@ _FAR_OUT = 0.05
 _WORTH_ANOTHER = 0.01
 """Addresses that make the step longer by no more than this part are good enough."""
 _NEAR = 1.25
-"""In a large graph, paging is not tried against a step that is within this factor of the bound."""
+"""In a graph of more than a few ops, paging is not tried against a step that is within this factor of the bound."""
 _SPARED = 0.05
 """One of the times the step is played with an allocator, early Prefetches leave this part of the limit to the ops."""
 _REPAIRS, _REPAIRS_OF_LARGE = 14, 4
@@ -111,7 +119,8 @@ def _plan(request: Request, bound: int) -> Plan:
 
     hurry = time.process_time() + _HURRY * search_seconds
     attempt, following = 0, 1 if large else 0
-    while following < len(_MARGINS) and (target := int(limit * (1 - _MARGINS[following]))) >= floor:
+    margin, jump = _MARGINS[following], 0.0
+    while (target := int(limit * (1 - margin))) >= floor:
         request.check_cancelled()
         request.progress(attempt / len(_MARGINS), "choosing what leaves the device")
         share = 1.0 if attempt == 0 else _LATER_SHARE if small or time.process_time() < hurry else _LATER_SHARE / 2
@@ -121,18 +130,18 @@ def _plan(request: Request, bound: int) -> Plan:
             break
         request.progress((attempt + 0.7) / len(_MARGINS), "assigning addresses")
         placed_ns = best.placement.step_ns
-        if small:
-            consider(_with_addresses(request, best, target, step_ns))
-            if step_ns <= placed_ns:
-                tried.append(_Tried(best, target, 0.0))
-                break
         if attempt == 0 or sticks_out <= _NEARLY or small:
             packed, height = pack_plan(request.graph, to_plan(best.variant.problem, best.placement), limit)
-            tried.append(_Tried(best, target, height / limit - 1))
+            sticks_out = height / limit - 1
             if height <= limit:
+                tried.append(_Tried(best, target, sticks_out))
                 consider([packed])
                 break
-            sticks_out = height / limit - 1
+            if small:
+                relocated = _relocated(request, best, bound)
+                tried.append(_Tried(best, target, sticks_out, plan_step_ns(request, relocated) if relocated else NEVER))
+                consider([relocated] if relocated else [])
+                jump = _MUCH_OF_IT * sticks_out if relocated else 0.0
             if exact and (within := packed_within(request.graph, packed, limit)) is not None:
                 consider([within])
                 break
@@ -142,8 +151,13 @@ def _plan(request: Request, bound: int) -> Plan:
         if step_ns <= placed_ns * (1 + _WORTH_ANOTHER) or (late and found is not None and not small):
             break
         attempt, following = attempt + 1, following + (2 if (late if small else sticks_out > _FAR_OUT) else 1)
+        if following >= len(_MARGINS):
+            break
+        margin = max(_MARGINS[following], margin + jump)
     if small and not exact and tried and step_ns > bound * (1 + _WORTH_ANOTHER):
         consider(_exchanged(request, bound, tried, step_ns))
+    if found is None and tried:
+        consider(_with_addresses(request, tried[0].solution, tried[0].target_bytes, NEVER))
     if found is None:
         request.progress(0.9, "paging: the limit leaves no room for a schedule with foresight")
     consider(_paged(request, variants, kept, bound, None if found is None else step_ns))
@@ -161,42 +175,61 @@ def _plan(request: Request, bound: int) -> Plan:
 @dataclass(frozen=True)
 class _Tried:
     """A solution within ``target_bytes`` whose addresses stick out above the limit by a part of it (or leave it free,
-    if negative)."""
+    if negative). ``relocated_ns``: the step at addresses chosen together with times."""
 
     solution: Solution
     target_bytes: int
     sticks_out: float
+    relocated_ns: int = NEVER
+
+    @property
+    def _smaller_ns(self) -> float:
+        """What the step may take when what sticks out has to leave."""
+        return self.solution.placement.step_ns * (1 + _DEAR * self.sticks_out)
 
     @property
     def promise_ns(self) -> float:
-        """What the step may take when what sticks out has to leave."""
-        return self.solution.placement.step_ns * (1 + _DEAR * self.sticks_out)
+        """What the step may take with addresses."""
+        return min(self.relocated_ns, self._smaller_ns)
+
+    def room_bytes(self, limit_bytes: int) -> int:
+        """What to exchange gaps within: less by what sticks out, unless relocating is better than that."""
+        if self.relocated_ns < self._smaller_ns:
+            return self.target_bytes
+        return min(limit_bytes, int(self.target_bytes * (1 - _ROOMIER * self.sticks_out)))
 
 
 def _exchanged(request: Request, bound: int, tried: Sequence[_Tried], step_ns: int) -> list[Plan]:
     """Plans with a step shorter than ``step_ns`` from exchanging gaps around the most promising solution, within what
     its addresses leave; again from what that finds."""
     limit, seconds = request.limit_bytes, _EXCHANGE_SECONDS[str(request.options.get("effort", "normal"))]
-    plans = list[Plan]()
-    now = min(tried, key=lambda t: t.promise_ns)
-    for _ in range(_EXCHANGES):
+    plans, waiting = list[Plan](), list(tried)
+    for turn in range(_EXCHANGES):
+        if not waiting or step_ns <= bound * (1 + _WORTH_ANOTHER):
+            break
         request.check_cancelled()
         request.progress(0.85, "exchanging what leaves the device")
-        target = min(limit, int(now.target_bytes * (1 - _ROOMIER * now.sticks_out)))
-        better = Search(request, target, bound, time.process_time() + seconds).exchange(now.solution)
-        packings = list[_Tried]()
+        now = min(waiting, key=lambda t: t.promise_ns)
+        waiting.remove(now)
+        target = now.room_bytes(limit)
+        better = Search(request, target, bound, time.process_time() + seconds).exchange(now.solution, turn)
+        shortest_ns = step_ns
         for solution in better[:: -max(1, -(-len(better) // _PACKED_AGAIN))]:
             if solution.placement.step_ns >= step_ns:
                 break
             packed, height = pack_plan(request.graph, to_plan(solution.variant.problem, solution.placement), limit)
-            packings.append(_Tried(solution, target, height / limit - 1))
-            if height <= limit:
-                plans.append(packed)
-                step_ns = plan_step_ns(request, packed)
+            plan: Plan | None = packed
+            if height > limit:
+                plan = _relocated(request, solution, bound)
+            plan_ns = NEVER if plan is None else plan_step_ns(request, plan)
+            waiting.append(_Tried(solution, target, height / limit - 1, plan_ns if height > limit else NEVER))
+            if plan is not None and plan_ns < step_ns:
+                plans.append(plan)
+                step_ns = plan_ns
+            if plan is not None:
                 break
-        if len(better) < 2 or step_ns <= bound * (1 + _WORTH_ANOTHER):
-            break
-        now = min(packings, key=lambda t: t.promise_ns, default=_Tried(better[-1], target, 0.0))
+        if shortest_ns == step_ns and len(better) > 1 and better[-1].placement.step_ns >= step_ns:
+            waiting.append(_Tried(better[-1], target, 0.0))
     return plans
 
 
@@ -221,7 +254,7 @@ def _paged(
     Given the ``step_ns`` of a plan there already is: none where it cannot be beaten, or where rules say what has to
     leave, which paging does not follow.
     """
-    near = len(request.graph.ops) > SMALL_OPS and step_ns is not None and step_ns <= bound * _NEAR
+    near = not _searchable(request) and step_ns is not None and step_ns <= bound * _NEAR
     if step_ns is not None and (step_ns <= bound or near or "offload" in request.actions):
         return []
     plans = []
@@ -240,6 +273,21 @@ def _paged(
             with suppress(NoPlacementError):
                 plans.append(paged_plan(setup))
     return plans
+
+
+def _relocated(request: Request, solution: Solution, bound: int) -> Plan | None:
+    """The solution at addresses chosen together with its times."""
+    problem, placement = solution.variant.problem, solution.placement
+    step = AddressedStep(problem, placement.inserted)
+    seconds = _RELOCATING_SECONDS[str(request.options.get("effort", "normal"))]
+    deadline = time.process_time() + seconds
+
+    def goes_on(times: Times) -> bool:
+        request.check_cancelled()
+        return times.step_ns > bound and time.process_time() < deadline
+
+    found = relocate(step, placement, request.limit_bytes, Random(1), goes_on)
+    return None if found is None else step.plan(*found)
 
 
 def _with_addresses(request: Request, solution: Solution, target_bytes: int, least_ns: int) -> list[Plan]:
