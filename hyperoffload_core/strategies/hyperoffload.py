@@ -19,6 +19,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import count
 from random import Random
 
 from hyperoffload_core.analysis.bounds import smallest_feasible_limit, step_lower_bound_ns
@@ -57,10 +58,10 @@ _EXCHANGE_SECONDS = {"fast": 0.1, "normal": 0.5, "best": 4.0}
 """Processor time for exchanging gaps, each time, by effort."""
 _RELOCATING_SECONDS = {"fast": 0.1, "normal": 0.3, "best": 3.0}
 """Processor time for addresses chosen together with times, each time, by effort."""
-_EXCHANGES = 3
-"""How often gaps are exchanged and addresses assigned."""
+_EXCHANGES = 5
+"""Gaps are exchanged and addresses assigned, in turn, until so many times that time is over."""
 _PACKED_AGAIN = 2
-"""So many of the better solutions this finds get addresses, from the best one on, until one has them."""
+"""So many of the better solutions this finds are packed, from the best one on, until one fits."""
 _DEAR, _ROOMIER = 2.0, 1.25
 """What a part of the limit left free costs of the step, and how many times of what sticks out is left free."""
 _MUCH_OF_IT = 0.8
@@ -204,8 +205,9 @@ def _exchanged(request: Request, bound: int, tried: Sequence[_Tried], step_ns: i
     its addresses leave; again from what that finds."""
     limit, seconds = request.limit_bytes, _EXCHANGE_SECONDS[str(request.options.get("effort", "normal"))]
     plans, waiting = list[Plan](), list(tried)
-    for turn in range(_EXCHANGES):
-        if not waiting or step_ns <= bound * (1 + _WORTH_ANOTHER):
+    end = time.process_time() + _EXCHANGES * seconds
+    for turn in count():
+        if not waiting or step_ns <= bound * (1 + _WORTH_ANOTHER) or time.process_time() >= end:
             break
         request.check_cancelled()
         request.progress(0.85, "exchanging what leaves the device")
@@ -218,15 +220,15 @@ def _exchanged(request: Request, bound: int, tried: Sequence[_Tried], step_ns: i
             if solution.placement.step_ns >= step_ns:
                 break
             packed, height = pack_plan(request.graph, to_plan(solution.variant.problem, solution.placement), limit)
-            plan: Plan | None = packed
-            if height > limit:
+            plan: Plan | None = packed if height <= limit else None
+            if plan is None and solution is better[-1]:
                 plan = _relocated(request, solution, bound)
             plan_ns = NEVER if plan is None else plan_step_ns(request, plan)
             waiting.append(_Tried(solution, target, height / limit - 1, plan_ns if height > limit else NEVER))
             if plan is not None and plan_ns < step_ns:
                 plans.append(plan)
                 step_ns = plan_ns
-            if plan is not None:
+            if height <= limit or step_ns < shortest_ns:
                 break
         if shortest_ns == step_ns and len(better) > 1 and better[-1].placement.step_ns >= step_ns:
             waiting.append(_Tried(better[-1], target, 0.0))
