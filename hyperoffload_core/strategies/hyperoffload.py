@@ -24,7 +24,7 @@ from random import Random
 
 from hyperoffload_core.analysis.bounds import smallest_feasible_limit, step_lower_bound_ns
 from hyperoffload_core.exact.instance import make_instance
-from hyperoffload_core.exact.optimum import MOST_OPS, MOST_STORAGES, UNBOUNDED, find_optimum
+from hyperoffload_core.exact.optimum import MOST_OPS, MOST_STORAGES, UNBOUNDED, Optimum, find_optimum
 from hyperoffload_core.exact.pack import packed_within
 from hyperoffload_core.passes.addressed_play import AddressedStep, Times
 from hyperoffload_core.passes.addresses import pack_plan
@@ -164,8 +164,11 @@ def _plan(request: Request, bound: int) -> Plan:
     consider(_paged(request, variants, kept, bound, None if found is None else step_ns))
     if step_ns > bound and exact:
         optimum = _optimum(request, step_ns, _EXACT_SECONDS[effort])
-        if optimum is not None:
-            found, step_ns = optimum, plan_step_ns(request, optimum)
+        consider([] if optimum.plan is None else [optimum.plan])
+        if not optimum.proved and effort != "fast":
+            # What it had no time for, the ways of larger graphs may find.
+            with suppress(NoPlacementError):
+                consider([_plan(replace(request, options={**request.options, "exact": False}), bound)])
     if found is None:
         raise NoPlacementError
     if step_ns > bound:
@@ -239,13 +242,13 @@ def _searchable(request: Request) -> bool:
     return len(request.graph.ops) <= MOST_OPS and len(request.graph.storages) <= MOST_STORAGES
 
 
-def _optimum(request: Request, step_ns: int, seconds: float) -> Plan | None:
-    """A shorter step by searching all there are; None where none is found in time."""
+def _optimum(request: Request, step_ns: int, seconds: float) -> Optimum:
+    """The shortest step by searching all there are, with what was proved of it in time."""
     graph = request.graph
     request.progress(0.95, "searching for the shortest step of a small graph")
     instance = make_instance(graph, request.durations_ns, request.hardware, request.limit_bytes, request.actions)
     known_ns = UNBOUNDED if step_ns == NEVER else step_ns
-    return find_optimum(instance, known_ns, UNBOUNDED, seconds, request.check_cancelled).plan
+    return find_optimum(instance, known_ns, UNBOUNDED, seconds, request.check_cancelled)
 
 
 def _paged(
