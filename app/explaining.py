@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,22 +95,32 @@ def found_in(source: Schedule | Profile, step: int | None, query: str) -> Found:
 def moment_of(source: Schedule | Profile, step: int | None, when: str) -> Moment:
     """Who holds memory at a time (``420ms``) or at the peak (``peak``) of one step. Raises `UserError`."""
     profile, number = step_profile(source, step)
-    time_ns = memory_curve(profile, number).peak[0] if when.strip().lower() == "peak" else parse_ns(when)
-    return moment(profile, time_ns, number)
+    if when.strip().lower() == "peak":
+        return moment(profile, memory_curve(profile, number).peak[0], number)
+    return moment(profile, _place_ns(profile, number, when), number)
 
 
 def selection_in(source: Schedule | Profile, step: int | None, between: str) -> Selection:
     """The numbers of a stretch of one step, written ``10ms-40ms``. Raises `UserError`."""
     profile, number = step_profile(source, step)
     first, dash, last = between.partition("-")
-    # The start of the step is a place, not a duration, which is never 0.
-    start = 0 if first.strip().rstrip("nuµms") == "0" else parse_ns(first)
-    if not dash or start >= (end := parse_ns(last)):
+    if not (dash and first.strip() and last.strip()):
         raise ExplainError(f"{between!r} is no stretch of time; write its start and its end, such as 10ms-40ms")
-    if start >= (whole := int(profile.steps.step_ns[number])):
-        raise ExplainError(f"the step ends at {format_ns(whole)}, before {between}")
+    start, end = _place_ns(profile, number, first), parse_ns(last)
+    if start >= end:
+        raise ExplainError(f"{between!r} ends before it starts; write its start and its end, such as 10ms-40ms")
     held = memory_stack(profile, "class", number).total
+    whole = int(profile.steps.step_ns[number])
     return selection(profile, lanes(profile, number), held, start, min(end, whole), number)
+
+
+def _place_ns(profile: Profile, number: int, text: str) -> int:
+    """A time inside a step. Its start is a place, not a duration, which is never 0. Raises `UserError`."""
+    time_ns = 0 if re.fullmatch(r"0+(\.0+)?\s*(ns|us|µs|ms|s)?", text.strip()) else parse_ns(text.strip())
+    whole = int(profile.steps.step_ns[number])
+    if time_ns >= whole:
+        raise ExplainError(f"the step ends at {format_ns(whole)} ({whole:,} ns), not after {text.strip()}")
+    return time_ns
 
 
 def named_storages(schedule: Schedule, name: str) -> tuple[int, ...]:

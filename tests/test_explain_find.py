@@ -70,6 +70,12 @@ def test_a_stretch_of_time_has_the_numbers_of_the_step_where_it_is_all_of_it(
     assert "Compute busy" in explain("--between", "10ms-40ms")
 
 
+def test_a_step_starts_at_0_in_any_unit(explain: Callable[..., str]) -> None:
+    for zero in ("0", "0ms", "0 us", "0.0 s"):
+        assert json.loads(explain("--at", zero, "--json"))["at"]["time_ns"] == 0
+        assert json.loads(explain("--between", f"{zero} - 1 ms", "--json"))["between"]["start_ns"] == 0
+
+
 def test_people_read_tables(explain: Callable[..., str]) -> None:
     text = explain("--find", "blocking>0", "--at", "90ms", "--by", "name")
     assert "blocking>0: 6 storages of 240 MiB" in text
@@ -82,8 +88,10 @@ def test_people_read_tables(explain: Callable[..., str]) -> None:
     [
         (["--find", "colour:red"], "there is no field 'colour'"),
         (["--at", "soon"], "'soon' is no time"),
+        (["--at", "5s"], "the step ends at"),
         (["--between", "10ms"], "write its start and its end, such as 10ms-40ms"),
         (["--between", "20ms-10ms"], "write its start and its end"),
+        (["--between", "-20ms"], "write its start and its end"),
         (["--between", "5s-6s"], "the step ends at"),
         (["--at", "peak", "--by", "colour"], "write one of class, layer, op, name"),
     ],
