@@ -69,7 +69,8 @@ class _Machine:
 
     def step(self, op_ns: Sequence[int], transfer_ns: Sequence[int]) -> None:
         schedule, graph = self.schedule, self.schedule.graph
-        for storage in graph.storages:
+        # Inputs last: one may take the bytes of a persistent value that the step overwrites unread.
+        for storage in sorted(graph.storages, key=lambda s: s.tensor_class == "input"):
             if storage.tensor_class == "input" or (storage.persistent and not self.begun):
                 self._hand_in(storage.id)
         self.begun = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 
@@ -24,6 +25,7 @@ from hyperoffload_core.policy import Policy, Rule
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.strategies import STRATEGIES, StrategyError
 from hyperoffload_core.verifier import ScheduleViolation
+from tests.byte_machine import run_bytes
 from tests.graphs import TINY, TINY_HALF, GraphBuilder, adjacent_layers, chain, graphs, random_graph, training
 from tests.random_times import simulate_random
 from tests.small_problems import small_problem
@@ -115,6 +117,36 @@ def test_kept_storages_never_leave_and_offloaded_ones_do() -> None:
             assert storage.id not in moved
         if storage.tensor_class == "optimizer_state":
             assert storage.id in moved
+
+
+@pytest.mark.parametrize("strategy", ["reactive", "lookahead", "hyperoffload"])
+def test_kept_inputs_never_move_under_any_limit(strategy: str) -> None:
+    planned = 0
+    for seed in range(60):
+        graph = random_graph(random.Random(seed))
+        rules = (Rule.model_validate({"class": "input", "action": "keep"}),)
+        kept = {s.id for s in graph.storages if s.tensor_class == "input"}
+        if kept:
+            with suppress(InfeasibleError):
+                schedule = compiled(graph, smallest_feasible_limit(graph, kept).bytes, strategy, rules=rules)
+                assert not kept & {t.storage for t in schedule.transfers}, seed
+                planned += 1
+    assert planned > 15
+
+
+def test_what_takes_bytes_waits_for_their_owner_though_a_dead_value_lay_there_at_the_start() -> None:
+    b = GraphBuilder("overwritten")
+    state = b.storage("state", 4, "optimizer_state", True)
+    x, weight = b.storage("x", 5, "input"), b.storage("weight", 5, "weight", True)
+    cache, unread = b.storage("cache", 12, "kv_cache", True), b.storage("unread", 9)
+    b.op("update", [x, weight, state], [state], workspace=3)
+    b.op("again", [state], [weight], after=[0])
+    b.op("overwrite", [], [cache], workspace=3)
+    b.op("make", [], [unread])
+    graph = b.graph()
+    policy = Policy(memory_limit="17B", options={"reorder": False})
+    schedule = compile_schedule(graph, Durations((96, 93, 810, 285), "made up"), TINY, policy)
+    run_bytes(schedule, [1] * 4, [1000] * len(schedule.transfers))
 
 
 def test_keeping_more_than_fits_is_infeasible() -> None:

@@ -120,7 +120,7 @@ def _successions(occupants: Sequence[Occupant]) -> Iterator[tuple[Stay, Stay]]:
     starts: list[int] = []  # disjoint byte ranges in address order: starts[i], ends[i], owners[i]
     ends: list[int] = []
     owners: list[Stay] = []
-    for occupant in sorted(occupants, key=attrgetter("start_ns")):
+    for occupant in sorted(occupants, key=attrgetter("start_ns", "stay.begin")):
         stay, low, high = occupant.stay, occupant.offset, occupant.offset + occupant.bytes
         first, last = bisect_right(ends, low), bisect_left(starts, high)
         replaced = owners[first:last]

@@ -96,11 +96,15 @@ def settled_step(setup: PagingSetup, step: Callable[[dict[int, int]], P]) -> P:
     at its end. ``step`` makes one from the addresses of what is on the device at its start. Raises `NoPlacementError`.
     """
     pinned = _pinned_addresses(setup)
+    handed_in = {s: offset for s, offset in pinned.items() if not setup.graph.storages[s].persistent}
     start = pinned
     for _ in range(_STEPS_TO_SETTLE):
-        paging = step(start)
+        try:
+            paging = step(start)
+        except NoPlacementError:  # what rests lies where inputs are put
+            break
         paging.play()
-        resting = paging.resting()
+        resting = paging.resting() | handed_in
         if resting == start:
             return paging
         start = resting
@@ -111,10 +115,13 @@ def settled_step(setup: PagingSetup, step: Callable[[dict[int, int]], P]) -> P:
 
 
 def _pinned_addresses(setup: PagingSetup) -> dict[int, int]:
-    """Kept storages that are there at the start and at the end, packed from address 0 by falling alignment."""
+    """Kept storages that are there at the start, packed from address 0: those that stay to the end by falling
+    alignment, then inputs, so that those last used first leave the highest addresses."""
     graph, pinned, low = setup.graph, dict[int, int](), 0
-    held = [s for s in setup.kept if graph.exists_at_start(s) and graph.lives_to_end(s)]
-    for storage in sorted(held, key=lambda s: (-alignment_bytes(graph.storages[s].bytes), s)):
+    uses = uses_in_order(graph, setup.order)
+    held = [s for s in setup.kept if graph.exists_at_start(s) and (graph.lives_to_end(s) or uses[s].positions)]
+    leaves_at = {s: -1 if graph.lives_to_end(s) else len(setup.order) - uses[s].positions[-1] for s in held}
+    for storage in sorted(held, key=lambda s: (leaves_at[s], -alignment_bytes(graph.storages[s].bytes), s)):
         alignment = alignment_bytes(graph.storages[storage].bytes)
         pinned[storage] = -(-low // alignment) * alignment
         low = pinned[storage] + graph.storages[storage].bytes
@@ -164,7 +171,8 @@ class Paging:
         persistent = self.resting()
         for storage in persistent.keys() - self.start.keys():
             self._put_out(storage, len(self.setup.order))
-        if {s: o for s, o in persistent.items() if s in self.start} != self.start:
+        began = {s: o for s, o in self.start.items() if self.setup.graph.storages[s].persistent}
+        if {s: o for s, o in persistent.items() if s in self.start} != began:
             raise NoPlacementError
 
     def finish(self) -> Plan:
