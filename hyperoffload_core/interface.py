@@ -4,8 +4,9 @@
     schedule = ho.compile(model, limit="60%", link_bandwidth="4GB/s")
     profile = ho.run(model, schedule, steps=5)          # op by op
 
-    schedule = ho.compile(step, inputs, limit="60%")    # a cell, or a function as mindspore.jit takes it
-    step = ho.attach(step, schedule)                    # MindSpore's own graph mode runs it under the schedule
+    # a cell, or a function as mindspore.jit takes it, which MindSpore's own graph mode runs under the schedule
+    schedule = ho.compile(step, inputs, limit="60%", graph_mode=True)
+    step = ho.attach(step, schedule)
     loss = step(*inputs)
 
 mindspore is imported by what captures, measures or runs, never by importing this.
