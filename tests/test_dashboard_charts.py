@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
@@ -166,6 +167,14 @@ def test_the_limit_is_drawn_to_scale_or_named(view: StepView) -> None:
     assert any(s.get("yref") == "y" and s["y0"] == pytest.approx(900) for s in layout["shapes"])
     assert any("limit 900 MiB" in a["text"] for a in layout["annotations"])
     assert any(a["text"] == f"peak {828} MiB" for a in layout["annotations"])
+
+
+def test_a_limit_far_above_the_curve_changes_no_unit(view: StepView) -> None:
+    schedule = example_schedule()
+    far = Timeline(StepView(example_profile(replace(schedule, memory_limit_bytes=1 << 40))))
+    assert far.unit == Timeline(view).unit
+    words = timeline.detail_words(far, (0, 1))
+    assert " ." not in words and " ," not in words
 
 
 def test_phases_are_named_in_order(view: StepView) -> None:

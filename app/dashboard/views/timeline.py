@@ -98,8 +98,8 @@ class Timeline:
 
     @cached_property
     def unit(self) -> tuple[str, int]:
-        """The unit of the memory axis."""
-        return unit_of(max(self.main.peak[1], self.main.profile.schedule.memory_limit_bytes // 2))
+        """The unit of the memory axis: that of the curve, however far above it a limit lies."""
+        return unit_of(self.main.peak[1])
 
     def whole(self) -> tuple[int, int]:
         return 0, self.end_ns
@@ -151,7 +151,7 @@ def detail_words(timeline: Timeline, window: tuple[int, int]) -> str:
     """How the window is drawn, in a sentence or two."""
     compute = sum(len(row.lane.inside(*window).item) for row in timeline.main.lanes.rows if row.kind == "op")
     copies = sum(len(row.lane.inside(*window).item) for row in timeline.main.lanes.rows if row.kind == "transfer")
-    words = [f"In view: {compute:,} ops {_drawn(compute)}, {copies:,} transfers {_drawn(copies)}."]
+    words = [f"In view: {compute:,} ops{_drawn(compute)}, {copies:,} transfers{_drawn(copies)}."]
     arrows = len(returns(timeline.main, window)[0])
     if arrows > MOST_ARROWS:
         words.append(f"Arrows from Store to Prefetch appear when {MOST_ARROWS} or fewer are in view (now {arrows:,}).")
@@ -164,10 +164,10 @@ def detail_words(timeline: Timeline, window: tuple[int, int]) -> str:
 
 def _drawn(count: int) -> str:
     if count <= LABELLED:
-        return "with their names" if count else ""
+        return " with their names" if count else ""
     if count <= BARS:
-        return "one by one"
-    return "as outlines" if count <= OUTLINES else "as exact busy fractions"
+        return " one by one"
+    return " as outlines" if count <= OUTLINES else " as exact busy fractions"
 
 
 def layout(
