@@ -20,7 +20,7 @@ from typing import Any
 from app.requests import CompileRequest, RunRequest
 from db.abandoned import mark_abandoned
 from db.database import Database, DatabaseError, open_database
-from db.jobs import JobRow, enqueue, fail_job, get_job, job_cancelled, request_cancel
+from db.jobs import JobRow, enqueue, fail_job, get_job, job_cancelled, list_jobs, request_cancel
 from db.models import utc_now
 from db.processes import process_started
 from db.queries import get_run
@@ -80,16 +80,30 @@ def job_view(database_path: Path | str, job_id: int) -> JobView:
     return _view(job)
 
 
-def cancel_job(database_path: Path | str, job_id: int) -> None:
-    """Ask the job to stop and return; one that has not stopped within seconds is terminated, then killed, with its
-    whole process group, and its unfinished runs are marked cancelled. Nothing happens to a job that has ended."""
+def job_views(database_path: Path | str, limit: int) -> list[JobView]:
+    """The newest jobs, newest first."""
+    _reap()
+    database = open_database(database_path, create=False)  # which closes jobs whose process died
+    try:
+        return [_view(job) for job in list_jobs(database, limit=limit)]
+    finally:
+        database.close()
+
+
+def cancel_job(database_path: Path | str, job_id: int, wait: bool = False) -> None:
+    """Ask the job to stop and return (when it has ended, if told to ``wait``); one that has not stopped within seconds
+    is terminated, then killed, with its whole process group, and its unfinished runs are marked cancelled. Nothing
+    happens to a job that has ended."""
     database = open_database(database_path, create=False)
     try:
         job = request_cancel(database, job_id)
     finally:
         database.close()
     if job.state == "running":
-        threading.Thread(target=_enforce, args=(Path(database_path), job_id), daemon=True).start()
+        enforcing = threading.Thread(target=_enforce, args=(Path(database_path), job_id), daemon=True)
+        enforcing.start()
+        if wait:
+            enforcing.join()
 
 
 def _start(database_path: Path | str, kind: str, request: dict[str, Any]) -> int:

@@ -148,6 +148,12 @@ def lanes(profile: Profile, step: int | None = 0) -> Lanes:
     return Lanes(compute, copy_out, copy_in, _waiting(profile, runs, np.concatenate([out, back])))
 
 
+def step_end_ns(profile: Profile, found: Lanes, step: int) -> int:
+    """Where the time axis of a step ends: the step's end, or its last event where that is later."""
+    drawn = (found.compute, found.copy_out, found.copy_in)
+    return max(int(profile.steps.step_ns[step]), *(int(lane.end_ns.max(initial=0)) for lane in drawn), 1)
+
+
 def of_step(column: Column, step: int | None) -> NDArray[np.bool_]:
     """The rows of a step, of all steps for None."""
     return np.ones(len(column), dtype=bool) if step is None else column == step

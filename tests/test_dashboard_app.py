@@ -22,7 +22,7 @@ from dashboard_example import example_profile, example_schedule
 from plotly.utils import PlotlyJSONEncoder
 from read_only import run_beside_read_only
 
-from app.dashboard import create_app
+from app.dashboard.factory import create_app
 from app.dashboard.frozen import frozen
 from app.dashboard.pages import compare, missing, new, run, runs, tune
 from app.dashboard.pages.job_panel import view as job_words
@@ -126,7 +126,7 @@ def test_a_request_of_a_hundred_megabytes_is_refused(database: Path) -> None:
 
 def test_the_web_process_never_imports_mindspore(filled: Path) -> None:
     program = (
-        "import sys; from app.dashboard import create_app; from app.dashboard.pages import tune; "
+        "import sys; from app.dashboard.factory import create_app; from app.dashboard.pages import tune; "
         "app = create_app(sys.argv[1]); context = app.server.app_context(); context.push(); tune.layout(run_id='1'); "
         "assert 'mindspore' not in sys.modules"
     )
@@ -137,7 +137,7 @@ def test_the_web_process_never_imports_mindspore(filled: Path) -> None:
 def test_a_database_that_cannot_be_written_is_shown_and_says_so(filled: Path) -> None:
     program = """
 import sys
-from app.dashboard import create_app
+from app.dashboard.factory import create_app
 from app.dashboard.pages import run, runs, sql
 app = create_app(sys.argv[1])
 headers = {"Host": "127.0.0.1"}

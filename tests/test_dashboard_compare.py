@@ -14,7 +14,7 @@ import pytest
 from dashboard_example import example_profile, example_schedule
 from plotly.utils import PlotlyJSONEncoder
 
-from app.dashboard import create_app
+from app.dashboard.factory import create_app
 from app.dashboard.pages import compare
 from app.dashboard.pages.compare_tables import MOST_ROWS, table_of
 from app.dashboard.views import comparing, comparing_ops

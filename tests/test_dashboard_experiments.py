@@ -12,8 +12,7 @@ import pytest
 from dashboard_example import example_profile, example_schedule
 from plotly.utils import PlotlyJSONEncoder
 
-from app.dashboard import create_app
-from app.dashboard.factory import NAVIGATION
+from app.dashboard.factory import NAVIGATION, create_app
 from app.dashboard.pages import experiments
 from app.dashboard.views.experiments import grid_of, heat_rows, limit_figure, ranked, usual_strategies
 from app.dashboard.views.experiments_address import ExperimentsAsked, address, asked_for

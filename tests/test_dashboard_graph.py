@@ -16,7 +16,7 @@ from dashboard_example import MIB, example_graph, example_profile, example_sched
 from plotly.utils import PlotlyJSONEncoder
 from profiles_samples import ACT, WEIGHT, offload_schedule, profile_of
 
-from app.dashboard import create_app
+from app.dashboard.factory import create_app
 from app.dashboard.pages import graph
 from app.dashboard.views import graph_details, graph_found, graph_query
 from app.dashboard.views.graph_boxes import Around, centre_of, drawing

@@ -18,7 +18,7 @@ from plotly.utils import PlotlyJSONEncoder
 from sqlalchemy import update
 
 from app.cli.demo import demo
-from app.dashboard import create_app
+from app.dashboard.factory import create_app
 from app.dashboard.pages import graph, run, runs, tune
 from app.dashboard.pages.run_notice import run_title
 from app.dashboard.pages.runs import BLOCK_ROWS

@@ -13,7 +13,7 @@ from callbacks import call
 from dash import Input, Output
 from dashboard_example import example_profile, example_schedule
 
-from app.dashboard import create_app
+from app.dashboard.factory import create_app
 from app.dashboard.sent import SENT, unsent
 from db.database import open_database
 from db.recordings import RunDescription, record_profile

@@ -13,7 +13,7 @@ from callbacks import call
 from dashboard_example import example_profile, example_schedule
 from plotly.utils import PlotlyJSONEncoder
 
-from app.dashboard import create_app
+from app.dashboard.factory import create_app
 from app.dashboard.pages import sql
 from app.dashboard.views.sql import (
     MOST_BARS,

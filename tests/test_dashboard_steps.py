@@ -9,7 +9,7 @@ import numpy as np
 from dashboard_example import example_profile, example_schedule
 from plotly.utils import PlotlyJSONEncoder
 
-from app.dashboard import create_app
+from app.dashboard.factory import create_app
 from app.dashboard.pages import run
 from app.dashboard.views.whole import MOST_STEPS, step_rows
 from db.database import open_database

@@ -12,7 +12,7 @@ import pytest
 from dashboard_example import HARDWARE, MIB, example_graph, example_profile, example_schedule
 from plotly.utils import PlotlyJSONEncoder
 
-from app.dashboard import create_app
+from app.dashboard.factory import create_app
 from app.dashboard.pages import tune
 from app.dashboard.pages.guard import guarded
 from app.dashboard.pages.tune_preview import _decisions

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from app.cli.main import run as command
 from app.jobs import JobView, cancel_job, job_view, start_compile_job, start_run_job
 from app.requests import CompileRequest, RunRequest
 from db.database import open_database
 from db.jobs import get_job
+from db.processes import process_started
 from db.queries import get_run
 from hyperoffload_core.graphfile import GraphFile, write_graph
 from hyperoffload_core.policy import Policy
@@ -92,14 +94,15 @@ def test_a_job_whose_process_died_is_failed_and_its_runs_incomplete(database: Pa
 
 
 @pytest.mark.mindspore
-def test_a_job_that_does_not_listen_is_killed(database: Path) -> None:
+def test_a_job_that_does_not_listen_is_killed(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = _long_run_job(database)
     opened = open_database(database)
     pid = get_job(opened, job).pid
     assert pid is not None
     os.killpg(pid, signal.SIGSTOP)
-    cancel_job(database, job)
-    view = _wait(database, job)
-    assert view.state == "cancelled"
+    assert command(["jobs", "--cancel", str(job), "--database", str(database)]) == 0
+    assert capsys.readouterr().out == f"job {job} cancelled\n"
+    view = job_view(database, job)
+    assert (view.state, process_started(pid)) == ("cancelled", "")
     assert [get_run(opened, r).status for r in view.run_ids] == ["cancelled"] * 2
     opened.close()

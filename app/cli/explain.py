@@ -11,12 +11,15 @@ from app.cli.display import console, print_json, print_table, size, time
 from app.cli.options import DEFAULT_DATABASE, Database, Json, OptionError
 
 if TYPE_CHECKING:
+    from app.surroundings import Surroundings
     from hyperoffload_core.explain.explanation import Explanation
     from hyperoffload_core.explain.moves import MoveVerdict
     from hyperoffload_core.explain.remedies import Remedy
     from hyperoffload_core.explain.stalls import Stall
     from hyperoffload_core.explain.storages import StorageDecision
     from hyperoffload_core.explain.whatif import Answer
+    from hyperoffload_core.recording import Profile
+    from hyperoffload_core.schedule import Schedule
 
 
 def explain(
@@ -55,6 +58,14 @@ def explain(
         str | None,
         typer.Option("--between", metavar="TIME-TIME", help="What happens in a stretch of time, such as `10ms-40ms`."),
     ] = None,
+    around: Annotated[
+        str | None,
+        typer.Option("--around", metavar="NAME", help="The graph around an op or a storage: what waits for what."),
+    ] = None,
+    hops: Annotated[int, typer.Option("--hops", help="How far --around goes, 0 to 5.")] = 1,
+    captured: Annotated[
+        bool, typer.Option("--captured", help="--around in the model's graph, without cache operators.")
+    ] = False,
     by: Annotated[
         str, typer.Option("--by", help="How --at groups them: class, layer, op (that makes them) or name.")
     ] = "class",
@@ -74,6 +85,7 @@ def explain(
     Examples: `hyperoffload explain latest --what-if "link x2" --what-if "limit 80%"`,
     `hyperoffload explain latest --find "blocking>1ms in:transfers" --at peak --by layer`
     """
+    from app.cli.explain_around import around_document, print_around
     from app.cli.explain_step import print_found, print_moment, print_selection, step_document
     from app.explaining import ask, explained_source, explained_step, found_in, moment_of, named_storages, selection_in
     from hyperoffload_core.explain.explanation import blocking_words, explanation_document
@@ -98,11 +110,13 @@ def explain(
     searched = [(query, found_in(source, step, query)) for query in find or ()]
     moment = moment_of(source, step, at) if at is not None else None
     chosen = selection_in(source, step, between) if between is not None else None
-    asked = (storage, transfer, at, between)
+    near = _surroundings(source, step, around, hops, captured) if around is not None else None
+    asked = (storage, transfer, at, between, around)
     parts = stalls or bool(answers) or bool(searched) or any(given is not None for given in asked)
     if json:
         document = _document(found, kept, moves, stalls, answers) if parts else explanation_document(found)
-        print_json(document | step_document(searched, moment, chosen, group, top))
+        nearby = {"around": around_document(near)} if near is not None else {}
+        print_json(document | step_document(searched, moment, chosen, group, top) | nearby)
         return
     console.print(_headline(found), markup=False)
     if (stalls or not parts) and (counted := blocking_words(found)):
@@ -123,6 +137,14 @@ def explain(
         print_moment(moment, group, top)
     if chosen is not None:
         print_selection(chosen)
+    if near is not None:
+        print_around(near)
+
+
+def _surroundings(source: Schedule | Profile, step: int | None, name: str, hops: int, captured: bool) -> Surroundings:
+    from app.surroundings import surroundings
+
+    return surroundings(source, step, name, hops, "captured" if captured else "scheduled")
 
 
 def _headline(e: Explanation) -> str:

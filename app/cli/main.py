@@ -20,6 +20,7 @@ from app.cli.explain import explain
 from app.cli.export import export
 from app.cli.hardware import hardware
 from app.cli.help import Group, in_one_style
+from app.cli.jobs import jobs
 from app.cli.pack import pack
 from app.cli.policies import policies
 from app.cli.run import run as run_command
@@ -65,6 +66,7 @@ cli.command(rich_help_panel=_OWN)(simulate)
 cli.command(rich_help_panel=_OWN)(emit)
 cli.command(rich_help_panel=_OWN)(pack)
 cli.add_typer(runs, name="runs", cls=Group, rich_help_panel=_LOOK)
+cli.command(rich_help_panel=_LOOK)(jobs)
 cli.add_typer(policies, name="policies", cls=Group, rich_help_panel=_LOOK)
 cli.command(rich_help_panel=_LOOK)(sql)
 cli.command(rich_help_panel=_LOOK)(explain)

@@ -44,7 +44,7 @@ def check_address(host: str, port: int) -> None:
 
 def serve_database(database: Path, host: str, port: int) -> None:
     """Print the address and serve until interrupted."""
-    from app.dashboard import serve as serve_dashboard
+    from app.dashboard.factory import serve as serve_dashboard
     from db.database import open_database
 
     opened = open_database(database)  # an address is announced only for what can be served

@@ -16,7 +16,7 @@ from hyperoffload_core.metrics import Column
 from hyperoffload_core.recording import Profile, ProfileKind
 from hyperoffload_core.schedule import Transfer
 from profiles.addresses import Addresses, addresses
-from profiles.lanes import Lane, Lanes, lanes, of_step, part_words
+from profiles.lanes import Lane, Lanes, lanes, of_step, part_words, step_end_ns
 from profiles.phases import phase_bands
 from profiles.searching import Searchable, searchable
 from profiles.series import MemoryCurve, memory_curve
@@ -114,9 +114,8 @@ class StepView:
 
     @cached_property
     def end_ns(self) -> int:
-        """Where the time axis ends: the step's end, or the last event where that is later."""
-        drawn = (row.lane for row in self.lanes.rows)
-        return max(int(self.profile.steps.step_ns[self.step]), *(int(lane.end_ns.max(initial=0)) for lane in drawn), 1)
+        """Where the time axis ends."""
+        return step_end_ns(self.profile, self.lanes, self.step)
 
     @cached_property
     def transfers(self) -> dict[int, Transfer]:
