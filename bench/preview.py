@@ -66,7 +66,8 @@ def _measured(address: str) -> list[tuple[str, float, float]]:
 
 def _changed(page: Page, before: str) -> str:
     """What is written beside the numbers once another prediction is there."""
-    page.wait_for_function(f"before => / in [0-9.]+ s/.test({SHOWN}) && {SHOWN} !== before", arg=before, timeout=120_000)
+    there = f"before => / in [0-9.]+ s/.test({SHOWN}) && {SHOWN} !== before"
+    page.wait_for_function(there, arg=before, timeout=120_000)
     return str(page.evaluate(SHOWN))
 
 

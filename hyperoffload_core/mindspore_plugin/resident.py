@@ -92,17 +92,22 @@ def _sweep(
             candidates = [d for d in reversed(idle) if d.storage in releasable and d.bytes >= _LEAST_BYTES]
             for dead in sorted(candidates, key=lambda d: d.bytes < _HUGE_PAGE_BYTES):
                 released.add((dead.place, dead.storage))
-                resident -= dead.bytes
+                resident -= _given_back(dead.bytes)
                 idle.remove(dead)
                 if resident + regions <= limit:
                     break
         for storage in change.dead:
             allocated -= storages[storage].bytes
             if (change.place, storage) in released:
-                resident = max(resident - storages[storage].bytes, allocated)
+                resident = max(resident - _given_back(storages[storage].bytes), allocated)
             else:
                 idle.append(_Dead(change.place, storage, storages[storage].bytes))
     return resident
+
+
+def _given_back(dead_bytes: int) -> int:
+    """What the process gets smaller by: of several huge pages, those that lie whole in the tensor."""
+    return dead_bytes if dead_bytes < 2 * _HUGE_PAGE_BYTES else dead_bytes - _HUGE_PAGE_BYTES
 
 
 def _changes(chain: Chain, schedule: Schedule, keeps_tensor: Mapping[int, int]) -> Iterator[_Change]:

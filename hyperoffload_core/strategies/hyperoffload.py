@@ -92,7 +92,9 @@ def plan(request: Request) -> Plan:
         # Luck has a part in a search: more time must not end in a longer step.
         less = _plan(replace(request, options={**request.options, "effort": "normal"}), bound)
         found = less if plan_step_ns(request, less) < step_ns else found
-    return with_recomputation(request, found, plan) if request.options.get("recompute", False) else found
+    if request.options.get("recompute", False):
+        return with_recomputation(request, found, plan)
+    return replace(found, lower_bound_ns=bound)
 
 
 def _plan(request: Request, bound: int) -> Plan:
@@ -171,7 +173,7 @@ def _plan(request: Request, bound: int) -> Plan:
                 consider([_plan(replace(request, options={**request.options, "exact": False}), bound)])
     if found is None:
         raise NoPlacementError
-    if step_ns > bound:
+    if step_ns > bound and effort != "fast":
         found = split_transfers(request.graph, found, request.durations_ns, request.hardware)
     return found
 
