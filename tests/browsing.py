@@ -151,7 +151,7 @@ def picture(page: Page, name: str, of: str | None = None, down_to: str | None = 
 
 def chart_box(page: Page) -> FloatRect:
     """Where the drawn timeline is; a chart that is still being made has no place."""
-    expect(page.locator("#run-timeline .bars").first).to_be_attached()
+    expect(page.locator("#run-timeline .cartesianlayer .trace").first).to_be_attached()
     chart = page.locator("#run-timeline .js-plotly-plot")
     expect(chart).to_be_visible()
     box = chart.bounding_box()
