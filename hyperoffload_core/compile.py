@@ -137,11 +137,13 @@ def schedule_of_plan(
     """
     planned = graph if plan.graph is None else plan.graph
     packed, height = pack_plan(planned, plan, limit_bytes)
-    recomputed = plan.graph is not None or _may_recompute(policy_document)
-    lower_bound_ns = plan.lower_bound_ns
-    if lower_bound_ns is None or recomputed or height > limit_bytes:
-        within_bytes = max(limit_bytes, height)
-        lower_bound_ns = step_lower_bound_ns(graph, durations.ns, hardware, within_bytes, recomputed=recomputed)
+    lower_bound_ns = step_lower_bound_ns(
+        graph,
+        durations.ns,
+        hardware,
+        max(limit_bytes, height),
+        recomputed=plan.graph is not None or _may_recompute(policy_document),
+    )
     graph, durations = planned, Durations(tuple(durations.ns[o] for o in planned.origins), durations.source)
     edges, times, step_ns = time_plan(graph, packed, durations.ns, hardware)
     op_times = tuple(

@@ -58,7 +58,6 @@ class Plan:
     until a copy has ended. ``follows`` are (transfer, earlier transfer): the one starts after the other although they
     run on different links, as on systems with one copy stream for both directions. ``graph`` is the graph the plan is
     of where recomputed ops were added to the one asked for (`passes.recomputation`), else None.
-    ``lower_bound_ns`` is `analysis.bounds.step_lower_bound_ns` of the request if the strategy works it out, else None.
     """
 
     order: tuple[int, ...]
@@ -74,7 +73,6 @@ class Plan:
     follows: tuple[tuple[int, int], ...] = ()
     notes: tuple[str, ...] = ()
     graph: Graph | None = None
-    lower_bound_ns: int | None = None
 
     def last_parts(self) -> list[int]:
         """Per transfer the one that ends the move which it begins: itself, where it moves its storage whole."""

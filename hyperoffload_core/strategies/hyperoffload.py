@@ -92,9 +92,7 @@ def plan(request: Request) -> Plan:
         # Luck has a part in a search: more time must not end in a longer step.
         less = _plan(replace(request, options={**request.options, "effort": "normal"}), bound)
         found = less if plan_step_ns(request, less) < step_ns else found
-    if request.options.get("recompute", False):
-        return with_recomputation(request, found, plan)
-    return replace(found, lower_bound_ns=bound)
+    return with_recomputation(request, found, plan) if request.options.get("recompute", False) else found
 
 
 def _plan(request: Request, bound: int) -> Plan:
