@@ -11,6 +11,7 @@ import gc
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MethodType
@@ -31,7 +32,7 @@ from hyperoffload_core.mindspore_plugin.chain import Chain, build_chain
 from hyperoffload_core.mindspore_plugin.edits import Plan, plan_text
 from hyperoffload_core.mindspore_plugin.fitting import PAGE_BYTES, AttachError, movable_storages, refuse_other_graph
 from hyperoffload_core.mindspore_plugin.foreseen import foreseen_graph, holds_for, refuse_open_shapes
-from hyperoffload_core.mindspore_plugin.insertion import last_readers, plan_edits, tensor_roots
+from hyperoffload_core.mindspore_plugin.insertion import Editor, last_readers, tensor_roots
 from hyperoffload_core.mindspore_plugin.kernels import EVENT, Kernels, Session, load_kernels, open_session
 from hyperoffload_core.mindspore_plugin.nodes import LiveGraph, live_graph
 from hyperoffload_core.mindspore_plugin.parameters import Owned, pool_slots, take_parameters
@@ -162,14 +163,11 @@ class Attached:
         self.refuse_named(kwargs)
         known, self.live = self.live, None
         if known is not None and holds_for(known, args):
-            try:
+            with suppress(AttachError):  # the cell was changed since, or the graph is not as it seemed
                 self.insert_into(known, args)
-            except AttachError:  # the cell was changed since, or the graph is not as it seemed
-                self.insert_into(self.graph_of(args), args)
-            else:
                 self.live = known
-        else:
-            self.insert_into(self.graph_of(args), args)
+                return
+        self.insert_into(self.graph_of(args), args)
 
     def graph_of(self, args: Sequence[Any]) -> LiveGraph:
         """The cell's graph for these inputs. Raises `AttachError` where it is another one than the schedule's."""
@@ -214,7 +212,7 @@ class Attached:
             for move in chain.moves:
                 session.command_after(move.index, move.after)
             _give_back_free_memory()
-            plan = plan_edits(live, self.schedule, chain, roots, session.kernel_id, marks=self.marks)
+            plan = Editor(live, self.schedule, chain, roots, session.kernel_id, self.marks).plan()
             said = compile_with_plan(self.cell, args, plan)
         except BaseException:
             self.release()

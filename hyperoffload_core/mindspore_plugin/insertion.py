@@ -66,26 +66,14 @@ def last_readers(schedule: Schedule) -> dict[int, int]:
     return {s.id: last[s.id] for s in schedule.graph.storages if not s.persistent and s.tensor_class != "input"}
 
 
-def plan_edits(
-    live: LiveGraph,
-    schedule: Schedule,
-    chain: Chain,
-    roots: Mapping[int, Ref],
-    kernel_id: Callable[[int], int],
-    *,
-    marks: bool,
-) -> Plan:
-    """The edits for target ``cpu``.
+class Editor:
+    """Makes the edits for target ``cpu`` (`plan`).
 
     ``roots`` are `tensor_roots`. ``kernel_id(index)`` is what a node hands to its kernel to mean the move of that
-    index. ``marks`` adds a time stamp after every op (its index is the op).
+    index. ``marks`` adds a time stamp after every op (its index is the op). ``current[storage]`` is where a storage's
+    value is, once it is no longer what its op gave; ``clones[storage]`` the clone that filled a recomputed storage;
+    ``copies`` what the op at hand takes in place of original storages.
     """
-    return Editor(live, schedule, chain, roots, kernel_id, marks).plan()
-
-
-class Editor:
-    """``current[storage]`` is where a storage's value is, once it is no longer what its op gave; ``clones[storage]``
-    the clone that filled a recomputed storage; ``copies`` what the op at hand takes in place of original storages."""
 
     def __init__(
         self,
