@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import mindspore as ms
 import numpy as np
 from mindspore.common.np_dtype import bfloat16
 from mindspore.train.mind_ir_pb2 import AttributeProto, TensorProto
@@ -52,6 +53,11 @@ def dtype_name(tensor: Any, where: str) -> str:
     if tensor.data_type not in _DTYPES:
         raise CaptureError(f"{where}: tensors of data type number {tensor.data_type} are not supported")
     return _DTYPES[tensor.data_type][0]
+
+
+def mindspore_dtype(name: str) -> Any:
+    """The MindSpore type of a lower-case name."""
+    return getattr(ms, "bool_" if name == "bool" else name)
 
 
 def tensor_bytes(shape: tuple[int, ...], dtype: str) -> int:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import mindspore as ms
 import numpy as np
 from mindspore import Tensor
 from mindspore.graph.api import _pynative_executor
 from mindspore.ops import Primitive
 
+from hyperoffload_core.capture.constants import mindspore_dtype
 from hyperoffload_core.capture.errors import CaptureError
 from hyperoffload_core.capture.raw import RawCall, RawGraph, tensors_in
 from hyperoffload_core.program import Constant, TensorView
@@ -49,7 +49,7 @@ def _changes(call: RawCall, written: set[int]) -> bool:
     def made_up(argument: Any) -> Any:
         if isinstance(argument, TensorView):
             updated = argument.storage in written
-            kind = getattr(ms, "bool_" if argument.dtype == "bool" else argument.dtype)
+            kind = mindspore_dtype(argument.dtype)
             number = 1.0 if updated else 0.5  # 0 as an index
             tensor = Tensor(np.full(argument.shape, number, np.float32), kind)
             if updated:
@@ -59,7 +59,7 @@ def _changes(call: RawCall, written: set[int]) -> bool:
             return tuple(made_up(a) for a in argument)
         assert isinstance(argument, Constant)
         if argument.dtype and argument.value is None:
-            return getattr(ms, argument.dtype)
+            return mindspore_dtype(argument.dtype)
         return Tensor(argument.value) if isinstance(argument.value, np.ndarray) else argument.value
 
     primitive = Primitive(call.primitive)

@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-import mindspore as ms
 from mindspore import Tensor, nn, ops
 
+from hyperoffload_core.capture.constants import mindspore_dtype
 from hyperoffload_core.capture.errors import CaptureError
 from hyperoffload_core.capture.functions import FunctionCell
 from hyperoffload_core.ir import Storage
@@ -68,7 +68,7 @@ def _number_of_inputs(cell: Any) -> int | None:
 
 
 def _like(storage: Storage) -> Tensor:
-    return ops.zeros(storage.shape, getattr(ms, {"bool": "bool_"}.get(storage.dtype, storage.dtype)))
+    return ops.zeros(storage.shape, mindspore_dtype(storage.dtype))
 
 
 def _dtype(tensor: Tensor) -> str:

@@ -23,6 +23,7 @@ from mindspore.graph.api import _pynative_executor
 from mindspore.ops import Primitive
 from numpy.typing import NDArray
 
+from hyperoffload_core.capture.constants import mindspore_dtype
 from hyperoffload_core.program import Call, Constant, TensorView
 from hyperoffload_core.runtime.errors import ExecutionError
 from hyperoffload_core.runtime.memory import numpy_dtype
@@ -138,5 +139,5 @@ def _argument(argument: Any, share: Share) -> Any:
         kind = numpy_dtype(argument.dtype) if argument.dtype else argument.value.dtype
         return Tensor.from_numpy(np.array(argument.value, kind, order="C"))
     if argument.value is None and argument.dtype:
-        return getattr(ms, {"bool": "bool_"}.get(argument.dtype, argument.dtype))
+        return mindspore_dtype(argument.dtype)
     return argument.value
