@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 from db.database import Database, DatabaseError
 from db.queries import find_run, list_runs
 from db.reading import MOST_ROWS, Answer, QueryError, names_of, run_query
+from profiles.plain import csv_table
 
 RUN = "run"
 # Rows of a file: the same query without the page's smaller bound.
@@ -50,12 +49,8 @@ def cell_text(value: Any) -> str:
 
 def answer_csv(answer: Answer) -> str:
     """Comma-separated, with a line of headings. A text that a spreadsheet would run begins with an apostrophe."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([_harmless(column) for column in answer.columns])
-    for row in answer.rows:
-        writer.writerow([_harmless(v) if isinstance(v, str) else cell_text(v) for v in row])
-    return out.getvalue()
+    rows = ([_harmless(v) if isinstance(v, str) else cell_text(v) for v in row] for row in answer.rows)
+    return csv_table([_harmless(column) for column in answer.columns], rows)
 
 
 def answer_json(answer: Answer) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.recording import Profile
 from profiles.addresses import addresses
 from profiles.lanes import lanes, step_end_ns
-from profiles.plain import csv_text
+from profiles.plain import csv_table, csv_text
 from profiles.tiers import TIERS, placements
 
 TIER_COLUMNS = ("storage", "name", "class", "bytes", "tier", "from_ns", "to_ns")
@@ -32,7 +30,7 @@ def tiers_csv(profile: Profile, step: int = 0) -> str:
             for tier, start, end in zip(bar.tier.tolist(), bar.start_ns.tolist(), bar.end_ns.tolist(), strict=True):
                 yield (*head, TIERS[tier], start, end)
 
-    return _csv(TIER_COLUMNS, rows())
+    return csv_table(TIER_COLUMNS, rows())
 
 
 def addresses_csv(profile: Profile, step: int = 0) -> str:
@@ -48,12 +46,4 @@ def addresses_csv(profile: Profile, step: int = 0) -> str:
             s = storages[storage]
             yield storage, csv_text(s.name), s.tensor_class, low, high - low, start, end
 
-    return _csv(ADDRESS_COLUMNS, rows())
-
-
-def _csv(columns: tuple[str, ...], rows: Iterable[tuple[int | str, ...]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_table(ADDRESS_COLUMNS, rows())

@@ -6,9 +6,13 @@ direction of writing are shown instead of obeyed, and that long names are cut.
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import unicodedata
+from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Any
 
 LONGEST = 160
 _ACTING = ("=", "+", "-", "@", "\t", "\r")
@@ -53,3 +57,12 @@ def csv_text(text: str) -> str:
     """
     shown = visible(text, None)
     return f"'{shown}" if text.startswith(_ACTING) else shown
+
+
+def csv_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A CSV file: a line of headings, then the rows as they are given (text through `csv_text`)."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return text.getvalue()

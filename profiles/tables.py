@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from profiles.comparison import Comparison, Placement, Residency
-from profiles.plain import csv_text
+from profiles.plain import csv_table, csv_text
 
 CSV_COLUMNS = (
     "table",
@@ -35,14 +33,14 @@ def comparison_csv(comparison: Comparison) -> str:
     ``detail`` is an op's primitive, a storage's class or a transfer's direction. A value that does not exist is empty.
     Text that a spreadsheet would take for a formula begins with an apostrophe.
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for table, item, detail, side, quantity, unit, value, difference in _csv_rows(comparison):
-        s = comparison.sides[side]
-        names = (csv_text(name) for name in (item, detail, s.label, s.kind, s.strategy, s.hardware))
-        writer.writerow([table, *names, quantity, unit, _cell(value), _cell(difference)])
-    return text.getvalue()
+
+    def rows() -> Iterator[list[str]]:
+        for table, item, detail, side, quantity, unit, value, difference in _csv_rows(comparison):
+            s = comparison.sides[side]
+            names = (csv_text(name) for name in (item, detail, s.label, s.kind, s.strategy, s.hardware))
+            yield [table, *names, quantity, unit, _cell(value), _cell(difference)]
+
+    return csv_table(CSV_COLUMNS, rows())
 
 
 def _cell(value: _Cell) -> str:
