@@ -29,6 +29,7 @@ JOINED = "/_joined/"
 CHARTS_FIRST = re.compile(r"/(run|compare|experiments)\b")
 # Its grids stand far below its chart.
 GRIDS_LATER = re.compile(r"/run/")
+NO_GRIDS = re.compile(r"/(graph|experiments)\b")
 # V8 compiles all functions of a script with this first line while it arrives.
 RUNS_AT_ONCE = b"//# allFunctionsCalledOnLoad\n"
 KEPT = "public, max-age=31536000, immutable"
@@ -59,7 +60,7 @@ class Dashboard(dash.Dash):
         if CHARTS_FIRST.match(path):
             early += [("script", PLOTLY), ("script", GRAPH)]
         later = [address for address in scripts if "/dash_ag_grid/" in address and GRIDS_LATER.match(path)]
-        if not later:
+        if not later and not NO_GRIDS.match(path):
             early.append(("script", GRID))
         links = [
             f'<link rel="preload" as="{kind}" href="{self._address(file)}"{" crossorigin" if kind == "fetch" else ""}>'

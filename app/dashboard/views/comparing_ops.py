@@ -20,6 +20,7 @@ from app.dashboard.views.comparing import (
     run_line,
 )
 from app.dashboard.views.lane_traces import data_of, lane_traces, packed, plain
+from app.dashboard.views.lanes import BEYOND
 from app.dashboard.views.pointing import shown_span
 from profiles.figures import time_scale
 from profiles.figures_by_op import thinned
@@ -68,7 +69,7 @@ def data_changes(compared: Compared, window: tuple[float, float]) -> Iterator[tu
 
 def traces(compared: Compared, window: tuple[float, float]) -> Iterator[dict[str, Any]]:
     """A line of memory for each run, a line of delay for each but the baseline, then the lanes of each."""
-    margin = (window[1] - window[0]) / 8
+    margin = (window[1] - window[0]) / BEYOND
     wide = window[0] - margin, window[1] + margin
     name, unit = compared.unit
     late = time_scale(_latest(compared))

@@ -19,6 +19,8 @@ LABELLED = 200
 BARS = 250
 OUTLINES = 2_000
 BINS = 768
+BEYOND = 8
+"""One in so many parts of the window is drawn beyond each of its sides."""
 # Letters of a bar's text that fit into the width of the chart.
 LETTERS = 155
 # Fewer letters of a longer text say nothing.
@@ -87,9 +89,9 @@ def draw(
 
 
 def wider(window: tuple[int, int], end_ns: int) -> tuple[int, int]:
-    """What is drawn for a window of an axis from 0 to ``end_ns``: an eighth more on each side, so that it is seen to go
+    """What is drawn for a window of an axis from 0 to ``end_ns``: a part more on each side, so that it is seen to go
     on where a chart is moved before the answer to that is there."""
-    margin = (window[1] - window[0]) // 8
+    margin = (window[1] - window[0]) // BEYOND
     return max(0, window[0] - margin), min(end_ns, window[1] + margin)
 
 
