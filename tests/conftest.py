@@ -1,6 +1,6 @@
 """Fixtures that several test modules use."""
 
 from browsing import browser, page, recorded, served
-from plugin_ops import open_steps, plugin_kernels
+from plugin_ops import built_plugin, in_graph_mode, open_steps, plugin_kernels
 
-__all__ = ["browser", "open_steps", "page", "plugin_kernels", "recorded", "served"]
+__all__ = ["browser", "built_plugin", "in_graph_mode", "open_steps", "page", "plugin_kernels", "recorded", "served"]

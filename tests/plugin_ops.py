@@ -32,6 +32,31 @@ def built_kernels() -> Kernels:
     return load_kernels(build_kernels())
 
 
+def skip_without_plugin() -> None:
+    """Skips where what runs in MindSpore's graph mode cannot be built."""
+    from hyperoffload_core.mindspore_plugin import passes
+
+    try:
+        passes.prepare()
+    except UserError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def built_plugin() -> None:
+    skip_without_plugin()
+
+
+@pytest.fixture
+def in_graph_mode() -> Iterator[None]:
+    """MindSpore in graph mode, with the plugin built."""
+    from hyperoffload_core.capture.mindir import graph_mode
+
+    skip_without_plugin()
+    with graph_mode():
+        yield
+
+
 def call_op(kernels: Kernels, op: str, *arguments: NDArray[Any]) -> int:
     """What kernel ``op`` returns for these inputs and output, in MindSpore's convention."""
     count = len(arguments)

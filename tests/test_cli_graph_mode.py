@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from plugin_ops import skip_without_plugin
 
 from db.database import open_database
 from db.queries import RunRow, get_run, load_profile
@@ -14,7 +15,7 @@ from hyperoffload_core.explain.explanation import explain
 from hyperoffload_core.recording import UNKNOWN_ADDRESS, Profile
 from tests.command import hyperoffload
 
-pytestmark = pytest.mark.mindspore
+pytestmark = [pytest.mark.mindspore, pytest.mark.usefixtures("built_plugin")]
 STEPS = 2
 
 
@@ -26,6 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def session(folder: Path) -> dict[str, dict[str, object]]:
     """What the command printed, by policy."""
+    skip_without_plugin()
     done = hyperoffload(
         *("run", "tiny", "--graph-mode", "--limit", "60%", "--link-bandwidth", "1GB/s"),
         *("--steps", str(STEPS), "--json"),

@@ -13,6 +13,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor, nn, ops
+from plugin_ops import skip_without_plugin
 
 import hyperoffload as ho
 from hyperoffload_core.errors import UserError
@@ -34,6 +35,7 @@ def shape(graph: str) -> str:
 @pytest.fixture(scope="module")
 def dumped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What the example said, and each file it wrote."""
+    skip_without_plugin()
     folder = tmp_path_factory.mktemp("example")
     (folder / "small.py").write_text(EXAMPLE)
     environment = {**os.environ, "HYPEROFFLOAD_DUMP": "dump", "PYTHONPATH": str(ROOT)}
@@ -52,14 +54,6 @@ def test_the_graphs_shown_are_what_the_command_writes(dumped: dict[str, str]) ->
     assert before in dumped["Small-1.before.txt"]
     for excerpt in after:
         assert shape(excerpt) in shape(dumped["Small-1.after.txt"]), dumped["Small-1.after.txt"]
-
-
-@pytest.fixture
-def graph_mode() -> Any:
-    before = ms.get_context("mode")
-    ms.set_context(mode=ms.GRAPH_MODE)
-    yield
-    ms.set_context(mode=before)
 
 
 class Layer(nn.Cell):
@@ -101,14 +95,14 @@ def compiled(cell: nn.Cell, limit: str = "100%", **options: Any) -> Any:
     return ho.compile(cell, X, policy=policy, hardware="ascend-910b", link_bandwidth="100MB/s")
 
 
-@pytest.mark.usefixtures("graph_mode")
+@pytest.mark.usefixtures("in_graph_mode")
 @pytest.mark.parametrize("cell", [lambda: Layers(LazyLayer), Branching], ids=["lazy_inline", "a branch"])
 def test_graphs_of_several_parts_are_refused(cell: Any) -> None:
     with pytest.raises(UserError, match="control flow that depends on tensor values cannot be captured"):
         compiled(cell())
 
 
-@pytest.mark.usefixtures("graph_mode")
+@pytest.mark.usefixtures("in_graph_mode")
 def test_keyword_inputs_of_a_cell_and_open_shapes_are_refused() -> None:
     cell = Scaled()
     ho.attach(cell, compiled(cell))
@@ -125,7 +119,7 @@ def test_keyword_inputs_of_a_cell_and_open_shapes_are_refused() -> None:
     ho.detach(cell)
 
 
-@pytest.mark.usefixtures("graph_mode")
+@pytest.mark.usefixtures("in_graph_mode")
 def test_the_network_that_model_trains_can_be_attached() -> None:
     net = Layer()
     model = ms.Model(net, nn.MSELoss(), nn.Adam(net.trainable_params(), 1e-3))
@@ -136,7 +130,7 @@ def test_the_network_that_model_trains_can_be_attached() -> None:
     ho.detach(model.train_network)
 
 
-@pytest.mark.usefixtures("graph_mode")
+@pytest.mark.usefixtures("in_graph_mode")
 def test_an_attached_cell_runs_in_pynative_mode_as_it_does_there() -> None:
     cell = Layers(Layer)
     attached = ho.attach(cell, compiled(cell))
@@ -146,7 +140,7 @@ def test_an_attached_cell_runs_in_pynative_mode_as_it_does_there() -> None:
     ho.detach(cell)
 
 
-@pytest.mark.usefixtures("graph_mode")
+@pytest.mark.usefixtures("in_graph_mode")
 def test_a_cell_inside_another_runs_plain() -> None:
     cell = Layers(Layer)
     attached = ho.attach(cell, compiled(cell))

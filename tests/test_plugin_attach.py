@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,16 +23,8 @@ from hyperoffload_core.schedule import Schedule, write_schedule
 from hyperoffload_core.workloads import build_workload
 from tests.attach_models import WIDTH, batches, halves, net, token_batches, training, training_function
 
-pytestmark = pytest.mark.mindspore
+pytestmark = [pytest.mark.mindspore, pytest.mark.usefixtures("in_graph_mode")]
 LIMIT, LINK = "65%", "2GB/s"
-
-
-@pytest.fixture(autouse=True)
-def graph_mode() -> Iterator[None]:
-    before = ms.get_context("mode")
-    ms.set_context(mode=ms.GRAPH_MODE)
-    yield
-    ms.set_context(mode=before)
 
 
 def compiled(step: Any, inputs: Any, limit: str = LIMIT) -> Schedule:

@@ -6,7 +6,6 @@ adds after the pass, sums over tuples, views, ops of constants only, nested resu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +15,10 @@ import pytest
 
 import hyperoffload_core.interface as ho
 from hyperoffload_core.capture import capture, load_source
-from hyperoffload_core.errors import UserError
-from hyperoffload_core.mindspore_plugin import passes
 from hyperoffload_core.mindspore_plugin.attach import attach, detach
 
-pytestmark = pytest.mark.mindspore
+pytestmark = [pytest.mark.mindspore, pytest.mark.usefixtures("in_graph_mode")]
 MODELS = Path(__file__).parent / "models"
-
-
-@pytest.fixture(autouse=True)
-def graph_mode() -> Iterator[None]:
-    try:
-        passes.prepare()
-    except UserError as error:
-        pytest.skip(str(error))
-    mode = ms.get_context("mode")
-    ms.set_context(mode=ms.GRAPH_MODE)
-    yield
-    ms.set_context(mode=mode)
 
 
 def arrays(result: Any) -> list[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +25,7 @@ from hyperoffload_core.verifier import verify
 from tests.attach_models import batches, halves, token_batches, training
 from tests.naive_schedule import naive_schedule
 
-pytestmark = pytest.mark.mindspore
-
-
-@pytest.fixture(autouse=True)
-def graph_mode() -> Iterator[None]:
-    before = ms.get_context("mode")
-    ms.set_context(mode=ms.GRAPH_MODE)
-    yield
-    ms.set_context(mode=before)
+pytestmark = [pytest.mark.mindspore, pytest.mark.usefixtures("in_graph_mode")]
 
 
 def recomputed(graph: Graph, every: int = 1, moved: slice = slice(0)) -> Schedule:
