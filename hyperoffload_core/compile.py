@@ -22,8 +22,8 @@ from hyperoffload_core.hardware import Hardware
 from hyperoffload_core.ir import Graph
 from hyperoffload_core.metrics import step_metrics
 from hyperoffload_core.passes.addresses import pack_plan
-from hyperoffload_core.passes.placement import NoPlacementError
 from hyperoffload_core.passes.plan import Plan, moved_bytes
+from hyperoffload_core.passes.play import NoPlacementError
 from hyperoffload_core.passes.timing import stay_spans, time_plan
 from hyperoffload_core.policy import Policy, match_rules, policy_to_document, prefetches_earlier
 from hyperoffload_core.schedule import OpTime, Residency, Schedule, Transfer

@@ -7,7 +7,7 @@ import numpy as np
 from hyperoffload_core.analysis.lifetimes import uses_in_order
 from hyperoffload_core.hardware import Hardware, Link
 from hyperoffload_core.passes.covering import cover
-from hyperoffload_core.passes.placement import make_problem
+from hyperoffload_core.passes.play import make_problem
 from hyperoffload_core.passes.selection import WRAP, find_candidates, find_gaps, plain_estimate
 from tests.graphs import GraphBuilder
 

@@ -10,7 +10,7 @@ from hyperoffload_core.passes.choice import Choosing
 from hyperoffload_core.passes.exchange import Exchange
 from hyperoffload_core.passes.insertion import insert_cache_operators
 from hyperoffload_core.passes.order import captured_order
-from hyperoffload_core.passes.placement import make_problem, occupancy
+from hyperoffload_core.passes.play import make_problem, occupancy
 from hyperoffload_core.passes.selection import find_candidates, find_gaps, gap_sets, plain_estimate
 from tests.graphs import TINY, training
 

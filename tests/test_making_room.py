@@ -10,8 +10,9 @@ from hyperoffload_core.passes.addresses import pack_plan
 from hyperoffload_core.passes.arena import NoHoleError, place_with_addresses
 from hyperoffload_core.passes.insertion import insert_cache_operators
 from hyperoffload_core.passes.making_room import place_making_room
-from hyperoffload_core.passes.placement import NoPlacementError, make_problem, place
+from hyperoffload_core.passes.placement import place
 from hyperoffload_core.passes.plan import Plan
+from hyperoffload_core.passes.play import NoPlacementError, make_problem
 from hyperoffload_core.policy import Action
 from tests.graphs import TINY, GraphBuilder
 

@@ -16,7 +16,8 @@ from hyperoffload_core.passes.choice import Choosing
 from hyperoffload_core.passes.critical import latest_starts_ns, waits_for_addresses
 from hyperoffload_core.passes.insertion import insert_cache_operators
 from hyperoffload_core.passes.order import captured_order
-from hyperoffload_core.passes.placement import Placement, make_problem, place
+from hyperoffload_core.passes.placement import place
+from hyperoffload_core.passes.play import Placement, make_problem
 from hyperoffload_core.passes.relocating import packed_by_use, relocate
 from hyperoffload_core.passes.selection import find_candidates, find_gaps, gap_sets, plain_estimate
 from hyperoffload_core.passes.tenants import Layout

@@ -14,7 +14,7 @@ from hyperoffload_core.analysis.liveness import live_peak_bytes
 from hyperoffload_core.compile import compile_schedule, schedule_of_plan
 from hyperoffload_core.cost import Durations
 from hyperoffload_core.ir import Graph
-from hyperoffload_core.passes.placement import NoPlacementError
+from hyperoffload_core.passes.play import NoPlacementError
 from hyperoffload_core.policy import Action, Policy, Rule
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.strategies import Cancelled, Request, hyperoffload

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from hyperoffload_core.hardware import transfer_ns
 from hyperoffload_core.passes.insertion import Inserted
-from hyperoffload_core.passes.placement import Problem
 from hyperoffload_core.passes.plan import Plan
+from hyperoffload_core.passes.play import Problem
 from hyperoffload_core.passes.tenants import Layout, Tenants, tenants_of
 
 _NEVER = 1 << 62

@@ -15,8 +15,9 @@ from statistics import median
 from hyperoffload_core.passes.addresses import alignment_bytes
 from hyperoffload_core.passes.allocator import Allocator
 from hyperoffload_core.passes.insertion import Inserted
-from hyperoffload_core.passes.placement import NoPlacementError, Play, Problem, to_plan
+from hyperoffload_core.passes.placement import to_plan
 from hyperoffload_core.passes.plan import Plan
+from hyperoffload_core.passes.play import NoPlacementError, Play, Problem
 
 _LONG = 100
 """A stay over more than this part (one in so many) of the ops lies at the low end."""

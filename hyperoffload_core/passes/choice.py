@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hyperoffload_core.analysis.lifetimes import Uses
 from hyperoffload_core.packing.firstfit import range_maxima
 from hyperoffload_core.passes.loads import IN, OUT, Loads
-from hyperoffload_core.passes.placement import Problem
+from hyperoffload_core.passes.play import Problem
 from hyperoffload_core.passes.selection import WRAP, Candidates, Choice, Floats, Integers, resident_slots
 from hyperoffload_core.policy import Action
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hyperoffload_core.analysis.lifetimes import Uses
 from hyperoffload_core.analysis.linear import LinearProgram
-from hyperoffload_core.passes.placement import Problem
+from hyperoffload_core.passes.play import Problem
 from hyperoffload_core.passes.selection import Candidates, resident_slots
 
 Integers = NDArray[np.int64]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hyperoffload_core.passes.placement import Problem
+from hyperoffload_core.passes.play import Problem
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from hyperoffload_core.analysis.lifetimes import Uses
 from hyperoffload_core.passes.arena import NoHoleError, place_with_addresses
 from hyperoffload_core.passes.insertion import insert_cache_operators
-from hyperoffload_core.passes.placement import Placement, Problem, place
+from hyperoffload_core.passes.placement import place
 from hyperoffload_core.passes.plan import Plan
+from hyperoffload_core.passes.play import Placement, Problem
 from hyperoffload_core.passes.selection import Choice, gap_sets
 from hyperoffload_core.policy import Action
 

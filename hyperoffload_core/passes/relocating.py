@@ -17,7 +17,7 @@ from hyperoffload_core.packing.problem import Block
 from hyperoffload_core.passes.addressed_play import AddressedStep, Times
 from hyperoffload_core.passes.addresses import assign_addresses
 from hyperoffload_core.passes.critical import latest_starts_ns, waits_for_addresses
-from hyperoffload_core.passes.placement import Placement
+from hyperoffload_core.passes.play import Placement
 from hyperoffload_core.passes.tenants import Integers, Layout, Tenants
 
 Flags = NDArray[np.bool_]

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from hyperoffload_core.analysis.lifetimes import Uses, reuse_gaps
 from hyperoffload_core.hardware import transfer_ns
-from hyperoffload_core.passes.placement import LEAD_DIVISOR, Problem
+from hyperoffload_core.passes.placement import LEAD_DIVISOR
+from hyperoffload_core.passes.play import Problem
 from hyperoffload_core.policy import Action
 
 WRAP = -2

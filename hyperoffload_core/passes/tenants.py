@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hyperoffload_core.passes.addresses import alignment_bytes
 from hyperoffload_core.passes.insertion import Inserted
-from hyperoffload_core.passes.placement import Problem
+from hyperoffload_core.passes.play import Problem
 
 Integers = NDArray[np.int64]
 

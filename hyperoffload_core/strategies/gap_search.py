@@ -10,30 +10,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from random import Random
 
 import numpy as np
 
-from hyperoffload_core.analysis.lifetimes import Uses, uses_in_order
-from hyperoffload_core.analysis.liveness import live_bytes
-from hyperoffload_core.exact.optimum import MOST_OPS
 from hyperoffload_core.passes.choice import LINK_WEIGHT, Choosing, Chosen
 from hyperoffload_core.passes.covering import cover
 from hyperoffload_core.passes.exchange import Exchange
 from hyperoffload_core.passes.improving import improve
-from hyperoffload_core.passes.insertion import insert_cache_operators, stays_throughout
-from hyperoffload_core.passes.order import captured_order, releasing_early_order
-from hyperoffload_core.passes.placement import NoPlacementError, Placement, Problem, make_problem, place
-from hyperoffload_core.passes.plan import Stay
+from hyperoffload_core.passes.insertion import insert_cache_operators
+from hyperoffload_core.passes.placement import place
+from hyperoffload_core.passes.play import NoPlacementError
 from hyperoffload_core.passes.selection import (
-    WRAP,
     Candidates,
     Choice,
     Estimate,
-    Gaps,
     find_candidates,
-    find_gaps,
     gap_sets,
     plain_estimate,
     resident_slots,
@@ -41,12 +33,11 @@ from hyperoffload_core.passes.selection import (
 from hyperoffload_core.strategies.base import Request
 from hyperoffload_core.strategies.planned import NEVER
 from hyperoffload_core.strategies.recipes import IN_PARTS, RECIPES, Recipe
+from hyperoffload_core.strategies.solutions import Solution, Variant, suspects
 
 _SMALLEST_PART, _SMALLEST_PART_OF_LARGE, _MOST_AT_ONCE = 1000, 5000, 4000
 """Choosing all gaps at once leaves out those of less than one in so many of the bytes over the limit, and takes no more
 than about so many, the largest."""
-_ANOTHER_ORDER = 1e-3
-"""Another order of the ops is planned as well if it saves this part of the live bytes, at the peak or on average."""
 SMALL_OPS = 1000
 """A graph of so many ops is worth a second of search more."""
 _EACH_ORDER, _FAR = 3, 1.02
@@ -61,47 +52,6 @@ _IDLE_ROUNDS = 40
 """The search ends after so many rounds in a row that found nothing better."""
 _ROUNDS = 12
 """Rounds of the search for better gaps between two placements."""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One order with what planning needs of it."""
-
-    problem: Problem
-    uses: tuple[Uses, ...]
-    throughout: Sequence[Stay | None]
-    gaps: Gaps
-
-
-@dataclass(frozen=True)
-class Solution:
-    variant: Variant
-    choices: frozenset[Choice]
-    placement: Placement
-
-    @property
-    def cost(self) -> tuple[int, int]:
-        """Step time, then bytes moved: what is minimised."""
-        sizes = self.variant.problem.storage_bytes
-        return self.placement.step_ns, sum(sizes[t.storage] for t in self.placement.inserted.transfers)
-
-
-def variants_of(request: Request) -> list[Variant]:
-    graph = request.graph
-    orders = [captured_order(graph)]
-    if request.options.get("reorder", True):
-        early = releasing_early_order(graph)
-        before, after = live_bytes(graph, orders[0]), live_bytes(graph, early)
-        less = 1 - _ANOTHER_ORDER
-        if after.max() < less * before.max() or after.mean() < less * before.mean() or len(graph.ops) <= MOST_OPS:
-            orders.insert(0, early)
-    variants = []
-    for order in orders:
-        uses = uses_in_order(graph, order)
-        problem = make_problem(graph, order, request.durations_ns, request.hardware)
-        gaps = find_gaps(problem, uses, request.actions)
-        variants.append(Variant(problem, uses, stays_throughout(uses), gaps))
-    return variants
 
 
 class Search:
@@ -291,14 +241,14 @@ class Search:
 
     def _without_suspects(self, solution: Solution) -> None:
         """Forbid the gap behind one of the worst stalls and choose again, as long as that helps."""
-        for suspects in _suspects(solution):
+        for barred in suspects(solution):
             for exact in (False, True):
                 if self._over():
                     return
                 recipe = Recipe(exact=exact, link_weight=LINK_WEIGHT)
                 choosing = self._choosing(solution.variant, recipe)
-                choosing.bar(suspects)
-                if self._try(solution.variant, choosing.start_from(solution.choices - suspects)):
+                choosing.bar(barred)
+                if self._try(solution.variant, choosing.start_from(solution.choices - barred)):
                     return
 
     def _search_near(self, solution: Solution) -> None:
@@ -316,36 +266,3 @@ class Search:
                 continue
             self._try(variant, chosen)
             self._try(variant, improve(choosing, chosen, self.rng, self.bound, _ROUNDS))
-
-
-def _suspects(solution: Solution) -> list[frozenset[Choice]]:
-    """Sets of choices to forbid, worst stall first: of Stores that end the step late, of Prefetches ops waited for."""
-    placement, variant = solution.placement, solution.variant
-    inserted, count = placement.inserted, len(variant.problem.order)
-    stalls: list[tuple[int, frozenset[Choice]]] = []
-    last_end = placement.op_end_ns[-1]
-    tail = placement.step_ns - last_end
-    if tail > 0:
-        late = [
-            stay.storage
-            for stay in inserted.stays
-            if stay.store is not None
-            and placement.transfer_end_ns[stay.store] > last_end
-            and inserted.homes[stay.storage] == "pool"
-        ]
-        if late:
-            stalls.append((tail, frozenset((s, WRAP) for s in late)))
-            stalls.append((tail // 2, frozenset((s, WRAP) for s in late[: max(1, len(late) // 2)])))
-    first_use = {use.storage: use.positions[0] for use in variant.uses if use.positions}
-    for stay in inserted.stays:
-        if stay.fetch is None or stay.begin >= count:
-            continue
-        waited = placement.data_wait_ns[stay.begin]
-        if waited > 0 and placement.transfer_end_ns[stay.fetch] == placement.op_start_ns[stay.begin]:
-            positions = variant.uses[stay.storage].positions
-            index = positions.index(stay.begin) - 1
-            if index < 0 and first_use[stay.storage] == stay.begin and inserted.homes[stay.storage] == "pool":
-                index = WRAP
-            stalls.append((waited, frozenset({(stay.storage, index)})))
-    stalls.sort(key=lambda s: -s[0])
-    return [choices for _, choices in stalls[:24]]

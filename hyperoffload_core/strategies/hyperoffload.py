@@ -29,15 +29,17 @@ from hyperoffload_core.exact.pack import packed_within
 from hyperoffload_core.passes.addressed_play import AddressedStep, Times
 from hyperoffload_core.passes.addresses import pack_plan
 from hyperoffload_core.passes.making_room import place_making_room
-from hyperoffload_core.passes.placement import NoPlacementError, to_plan
+from hyperoffload_core.passes.placement import to_plan
 from hyperoffload_core.passes.plan import Plan
+from hyperoffload_core.passes.play import NoPlacementError
 from hyperoffload_core.passes.relocating import relocate
 from hyperoffload_core.passes.splitting import split_transfers
 from hyperoffload_core.strategies.base import Option, Request, Strategy
-from hyperoffload_core.strategies.gap_search import SMALL_OPS, Search, Solution, Variant, variants_of
+from hyperoffload_core.strategies.gap_search import SMALL_OPS, Search
 from hyperoffload_core.strategies.paging import PagingSetup, farthest_next_use, least_recently_used, paged_plan
 from hyperoffload_core.strategies.planned import NEVER, plan_step_ns
 from hyperoffload_core.strategies.recomputing import with_recomputation
+from hyperoffload_core.strategies.solutions import Solution, Variant, variants_of
 
 _SECONDS = {"fast": 0.3, "normal": 0.8, "best": 20.0}
 """Processor time for the choice of gaps, by effort."""

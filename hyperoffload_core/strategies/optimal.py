@@ -14,8 +14,8 @@ from dataclasses import replace
 from hyperoffload_core.exact.instance import Instance, bits, make_instance
 from hyperoffload_core.exact.optimum import MOST_OPS, MOST_STORAGES, UNBOUNDED, find_optimum
 from hyperoffload_core.passes.addresses import pack_plan
-from hyperoffload_core.passes.placement import NoPlacementError
 from hyperoffload_core.passes.plan import Plan
+from hyperoffload_core.passes.play import NoPlacementError
 from hyperoffload_core.passes.timing import time_plan
 from hyperoffload_core.strategies import hyperoffload, reactive
 from hyperoffload_core.strategies.base import Option, Request, Strategy, StrategyError

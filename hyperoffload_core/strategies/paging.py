@@ -19,8 +19,8 @@ from hyperoffload_core.ir import Graph, Op, storages_of
 from hyperoffload_core.passes.addresses import alignment_bytes
 from hyperoffload_core.passes.allocator import Allocator
 from hyperoffload_core.passes.order import captured_order
-from hyperoffload_core.passes.placement import NoPlacementError
 from hyperoffload_core.passes.plan import Plan, PlannedTransfer, Stay
+from hyperoffload_core.passes.play import NoPlacementError
 from hyperoffload_core.schedule import Home, TransferKind
 from hyperoffload_core.strategies.base import Request
 

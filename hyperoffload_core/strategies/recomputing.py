@@ -15,8 +15,8 @@ import numpy as np
 from hyperoffload_core.analysis.liveness import live_bytes
 from hyperoffload_core.hardware import transfer_ns
 from hyperoffload_core.ir import Graph
-from hyperoffload_core.passes.placement import NoPlacementError
 from hyperoffload_core.passes.plan import Plan
+from hyperoffload_core.passes.play import NoPlacementError
 from hyperoffload_core.passes.recomputation import (
     RecomputeCandidate,
     recompute,

@@ -1,0 +1,95 @@
+"""What the search of strategy `hyperoffload` goes through: orders of the ops and choices of gaps placed in one of them,
+and which gaps of a placed choice to suspect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hyperoffload_core.analysis.lifetimes import Uses, uses_in_order
+from hyperoffload_core.analysis.liveness import live_bytes
+from hyperoffload_core.exact.optimum import MOST_OPS
+from hyperoffload_core.passes.insertion import stays_throughout
+from hyperoffload_core.passes.order import captured_order, releasing_early_order
+from hyperoffload_core.passes.plan import Stay
+from hyperoffload_core.passes.play import Placement, Problem, make_problem
+from hyperoffload_core.passes.selection import WRAP, Choice, Gaps, find_gaps
+from hyperoffload_core.strategies.base import Request
+
+_ANOTHER_ORDER = 1e-3
+"""Another order of the ops is planned as well if it saves this part of the live bytes, at the peak or on average."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One order with what planning needs of it."""
+
+    problem: Problem
+    uses: tuple[Uses, ...]
+    throughout: Sequence[Stay | None]
+    gaps: Gaps
+
+
+@dataclass(frozen=True)
+class Solution:
+    variant: Variant
+    choices: frozenset[Choice]
+    placement: Placement
+
+    @property
+    def cost(self) -> tuple[int, int]:
+        """Step time, then bytes moved: what is minimised."""
+        sizes = self.variant.problem.storage_bytes
+        return self.placement.step_ns, sum(sizes[t.storage] for t in self.placement.inserted.transfers)
+
+
+def variants_of(request: Request) -> list[Variant]:
+    graph = request.graph
+    orders = [captured_order(graph)]
+    if request.options.get("reorder", True):
+        early = releasing_early_order(graph)
+        before, after = live_bytes(graph, orders[0]), live_bytes(graph, early)
+        less = 1 - _ANOTHER_ORDER
+        if after.max() < less * before.max() or after.mean() < less * before.mean() or len(graph.ops) <= MOST_OPS:
+            orders.insert(0, early)
+    variants = []
+    for order in orders:
+        uses = uses_in_order(graph, order)
+        problem = make_problem(graph, order, request.durations_ns, request.hardware)
+        gaps = find_gaps(problem, uses, request.actions)
+        variants.append(Variant(problem, uses, stays_throughout(uses), gaps))
+    return variants
+
+
+def suspects(solution: Solution) -> list[frozenset[Choice]]:
+    """Sets of choices to forbid, worst stall first: of Stores that end the step late, of Prefetches ops waited for."""
+    placement, variant = solution.placement, solution.variant
+    inserted, count = placement.inserted, len(variant.problem.order)
+    stalls: list[tuple[int, frozenset[Choice]]] = []
+    last_end = placement.op_end_ns[-1]
+    tail = placement.step_ns - last_end
+    if tail > 0:
+        late = [
+            stay.storage
+            for stay in inserted.stays
+            if stay.store is not None
+            and placement.transfer_end_ns[stay.store] > last_end
+            and inserted.homes[stay.storage] == "pool"
+        ]
+        if late:
+            stalls.append((tail, frozenset((s, WRAP) for s in late)))
+            stalls.append((tail // 2, frozenset((s, WRAP) for s in late[: max(1, len(late) // 2)])))
+    first_use = {use.storage: use.positions[0] for use in variant.uses if use.positions}
+    for stay in inserted.stays:
+        if stay.fetch is None or stay.begin >= count:
+            continue
+        waited = placement.data_wait_ns[stay.begin]
+        if waited > 0 and placement.transfer_end_ns[stay.fetch] == placement.op_start_ns[stay.begin]:
+            positions = variant.uses[stay.storage].positions
+            index = positions.index(stay.begin) - 1
+            if index < 0 and first_use[stay.storage] == stay.begin and inserted.homes[stay.storage] == "pool":
+                index = WRAP
+            stalls.append((waited, frozenset({(stay.storage, index)})))
+    stalls.sort(key=lambda s: -s[0])
+    return [choices for _, choices in stalls[:24]]
