@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Literal
+from functools import cached_property, wraps
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -209,6 +209,25 @@ def _places_of_originals(recompute_of: Sequence[int | None], what: str) -> tuple
         if of is not None and of not in place:
             raise GraphError(f"{what} {number} recomputes {what} {of}, which is no original {what} of the graph")
     return tuple(place[number if of is None else of] for number, of in enumerate(recompute_of))
+
+
+Answer = TypeVar("Answer")
+
+
+def kept_with_graph(function: Callable[[Graph], Answer]) -> Callable[[Graph], Answer]:
+    """A function of a graph alone whose answer the graph keeps, as it keeps its cached properties: whoever plans one
+    graph again and again pays once. Nobody may change the answer."""
+    key = f"{function.__module__}.{function.__qualname__}"
+
+    @wraps(function)
+    def kept(graph: Graph) -> Answer:
+        known = graph.__dict__
+        if key not in known:
+            known[key] = function(graph)
+        answer: Answer = known[key]
+        return answer
+
+    return kept
 
 
 def storages_of(op: Op) -> Iterator[int]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperoffload_core.graphview import neighbourhood, to_networkx
-from hyperoffload_core.ir import Graph, GraphError, Op, Storage, check_graph, dependencies
+from hyperoffload_core.ir import Graph, GraphError, Op, Storage, check_graph, dependencies, kept_with_graph
 
 
 def made_graph(accesses: list[tuple[list[int], list[int]]], storages: int) -> Graph:
@@ -100,3 +100,16 @@ def values_seen(accesses: list[tuple[list[int], list[int]]], order: tuple[int, .
         seen[op] = tuple(writer.get(s, -1) for s in reads)
         writer.update(dict.fromkeys(writes, op))
     return (*sorted(seen.items()), *sorted(writer.items()))
+
+
+def test_what_is_kept_with_a_graph_is_worked_out_once_and_is_that_graph_s_own() -> None:
+    asked: list[Graph] = []
+
+    @kept_with_graph
+    def ops_of(graph: Graph) -> int:
+        asked.append(graph)
+        return len(graph.ops)
+
+    one, other = made_graph([([], [0])], storages=1), made_graph([([], [0]), ([0], [])], storages=1)
+    assert [ops_of(one), ops_of(other), ops_of(one)] == [1, 2, 1]
+    assert len(asked) == 2

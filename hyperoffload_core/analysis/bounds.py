@@ -12,7 +12,7 @@ from hyperoffload_core.analysis.cuts import either_or, promising_cuts
 from hyperoffload_core.analysis.memory_time import memory_time_bound_ns
 from hyperoffload_core.analysis.relaxation import relaxed_bound_ns
 from hyperoffload_core.hardware import Hardware
-from hyperoffload_core.ir import Graph, storages_of
+from hyperoffload_core.ir import Graph, kept_with_graph, storages_of
 
 _KEPT = 32
 _known: OrderedDict[tuple[str, tuple[int, ...], Hardware, int], int] = OrderedDict()
@@ -37,6 +37,15 @@ def smallest_feasible_limit(graph: Graph, kept: Collection[int] = ()) -> Smalles
     other storage can be in the pool between any two ops, at whatever cost in time. So the maximum over ops is both
     necessary and, as `strategies.paging` shows by construction, sufficient.
     """
+    return _smallest_limit(graph, kept) if kept else _smallest_limit_of_all(graph)
+
+
+@kept_with_graph
+def _smallest_limit_of_all(graph: Graph) -> SmallestLimit:
+    return _smallest_limit(graph, ())
+
+
+def _smallest_limit(graph: Graph, kept: Collection[int]) -> SmallestLimit:
     pinned = {s for s in kept if graph.exists_at_start(s) and graph.lives_to_end(s)}
     pinned_bytes = sum(graph.storages[s].bytes for s in pinned)
     ends = {s.id for s in graph.storages if s.tensor_class == "output"} | pinned

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hyperoffload_core.analysis.liveness import live_bytes
+from hyperoffload_core.analysis.liveness import captured_live_bytes
 from hyperoffload_core.hardware import Hardware
-from hyperoffload_core.ir import Graph
+from hyperoffload_core.ir import Graph, kept_with_graph
 
 _SPREAD_CUTS = 4
 """Cuts spread evenly over the path, beside those chosen for what is needed there."""
@@ -93,7 +93,7 @@ def promising_cuts(graph: Graph, durations_ns: Sequence[int], hardware: Hardware
 
     All lie on the longest path through the op with the highest no-offload memory.
     """
-    peak = int(np.argmax(live_bytes(graph, range(len(graph.ops)))))
+    peak = int(np.argmax(captured_live_bytes(graph)))
     path = path_through(graph, durations_ns, peak)
     every = find_cuts(graph, path)
     count, durations = len(path), np.asarray(durations_ns, np.float64)
@@ -114,8 +114,8 @@ def needed_bytes(graph: Graph, cuts: Cuts) -> NDArray[np.int64]:
     count = len(cuts.ops)
     change = np.zeros(count + 1, np.int64)
     earliest, latest = cuts.earliest.tolist(), cuts.latest.tolist()
-    for storage in graph.storages:
-        for version in versions_of(graph, storage.id):
+    for storage, versions in zip(graph.storages, versions_of(graph), strict=True):
+        for version in versions:
             first = 0 if version.writer is None else latest[version.writer]
             last = count - 1 if version.final else max((earliest[r] - 1 for r in version.readers), default=-1)
             if last >= first:
@@ -129,8 +129,13 @@ def needed_bytes(graph: Graph, cuts: Cuts) -> NDArray[np.int64]:
     return result
 
 
-def versions_of(graph: Graph, storage: int) -> list[Version]:
-    """The values a storage has in the course of a step, in captured order."""
+@kept_with_graph
+def versions_of(graph: Graph) -> tuple[tuple[Version, ...], ...]:
+    """The values each storage has in the course of a step, in captured order."""
+    return tuple(_versions(graph, storage.id) for storage in graph.storages)
+
+
+def _versions(graph: Graph, storage: int) -> tuple[Version, ...]:
     result: list[Version] = []
     writer: int | None = None
     exists, readers = graph.exists_at_start(storage), list[int]()
@@ -143,7 +148,7 @@ def versions_of(graph: Graph, storage: int) -> list[Version]:
             writer, exists, readers = access.op, True, []
     if exists:
         result.append(Version(writer, tuple(readers), final=graph.lives_to_end(storage)))
-    return result
+    return tuple(result)
 
 
 def either_or(graph: Graph, cuts: Cuts, cut: int) -> list[tuple[int, ...]]:

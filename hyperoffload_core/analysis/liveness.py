@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hyperoffload_core.analysis.lifetimes import uses_in_order
-from hyperoffload_core.ir import Graph
+from hyperoffload_core.ir import Graph, kept_with_graph
 
 
 def live_bytes(graph: Graph, order: Sequence[int]) -> NDArray[np.int64]:
@@ -32,6 +32,12 @@ def live_bytes(graph: Graph, order: Sequence[int]) -> NDArray[np.int64]:
     return live + np.array([graph.ops[op].workspace_bytes for op in order], np.int64)
 
 
+@kept_with_graph
+def captured_live_bytes(graph: Graph) -> NDArray[np.int64]:
+    """`live_bytes` of the captured order."""
+    return live_bytes(graph, range(len(graph.ops)))
+
+
 def live_peak_bytes(graph: Graph) -> int:
     """No-offload live peak in captured order: what a memory limit in percent refers to."""
-    return int(live_bytes(graph, range(len(graph.ops))).max(initial=0))
+    return int(captured_live_bytes(graph).max(initial=0))

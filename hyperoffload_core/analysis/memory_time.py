@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 
 import numpy as np
 
 from hyperoffload_core.analysis.linear import LinearProgram
-from hyperoffload_core.analysis.whole_moves import least_bytes_back, returning_storages
+from hyperoffload_core.analysis.whole_moves import bytes_besides, least_bytes_back, returning_storages
 from hyperoffload_core.hardware import Hardware, transfer_ns
-from hyperoffload_core.ir import Graph, storages_of
+from hyperoffload_core.ir import Graph
 
 _PRECISION = 1e-5
 """The bound is found to this part of it."""
@@ -38,15 +39,12 @@ def memory_time_bound_ns(
     graph: Graph, durations_ns: Sequence[int], hardware: Hardware, limit_bytes: int, known_ns: int
 ) -> int:
     """What every step takes at least, in ns, given another such bound; it if this one says no more."""
-    returning = set(returning_storages(graph))
+    returning = returning_storages(graph)
     always = sum(graph.storages[s].bytes for s in returning)
     if not returning or known_ns <= 0 or limit_bytes <= 0:
         return known_ns
     # bytes x ns besides: what ops work with that is not always there
-    besides = 0
-    for op in graph.ops:
-        made = sum(graph.storages[s].bytes for s in storages_of(op) if s not in returning)
-        besides += durations_ns[op.id] * (op.workspace_bytes + made)
+    besides = sum(map(mul, durations_ns, bytes_besides(graph)))
     alike = Counter(_leaving(graph, storage, durations_ns, hardware) for storage in returning)
     back = least_bytes_back(graph, limit_bytes)
 

@@ -88,30 +88,33 @@ def _alike(
     graph: Graph, cuts: Cuts, touched: Sequence[set[int]], merged: Sequence[tuple[int, ...]]
 ) -> dict[_Signature, list[int]]:
     groups: dict[_Signature, list[int]] = {}
-    earliest, latest = cuts.earliest.tolist(), cuts.latest.tolist()
+    windows = list(zip(cuts.earliest.tolist(), cuts.latest.tolist(), strict=True))
+    used_at: dict[int, list[int]] = {}
+    for cut, storages in enumerate(touched):
+        for s in storages:
+            used_at.setdefault(s, []).append(cut)
     chain_of = {chain[0]: chain for chain in merged}
     inside = {s for chain in merged for s in chain[1:]}
+    known = versions_of(graph)
     for storage in graph.storages:
         if storage.id in inside:
             continue
-        chain = chain_of.get(storage.id, (storage.id,))
-        size, whole = min(graph.storages[s].bytes for s in chain), versions_of(graph, storage.id)
-        if len(chain) > 1:
-            readers = tuple(r for s in chain for r in versions_of(graph, s)[0].readers)
-            whole = [Version(whole[0].writer, readers, final=False)]
+        size, whole, used = storage.bytes, known[storage.id], used_at.get(storage.id, ())
+        if (chain := chain_of.get(storage.id)) is not None:
+            size = min(graph.storages[s].bytes for s in chain)
+            whole = (Version(whole[0].writer, tuple(r for s in chain for r in known[s][0].readers), final=False),)
+            used = sorted({cut for s in chain for cut in used_at.get(s, ())})
         versions = []
         for version in whole:
-            written = (-1, -1) if version.writer is None else (earliest[version.writer], latest[version.writer])
-            read = tuple(sorted({(earliest[r], latest[r]) for r in version.readers}))
-            versions.append((*written, read, version.final))
-        used = tuple(k for k, storages in enumerate(touched) if not storages.isdisjoint(chain))
+            written = (-1, -1) if version.writer is None else windows[version.writer]
+            versions.append((*written, tuple(sorted({windows[r] for r in version.readers})), version.final))
         signature = (
             size,
             storage.persistent,
             graph.exists_at_start(storage.id),
             graph.lives_to_end(storage.id),
             tuple(versions),
-            used,
+            tuple(used),
         )
         groups.setdefault(signature, []).append(storage.id)
     return groups

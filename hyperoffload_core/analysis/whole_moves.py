@@ -6,28 +6,29 @@ room alone. So what leaves is more than what is over the limit, by the storage i
 
 from __future__ import annotations
 
-from hyperoffload_core.ir import Graph, storages_of
+from hyperoffload_core.ir import Graph, kept_with_graph, storages_of
 
 
-def returning_storages(graph: Graph) -> list[int]:
+@kept_with_graph
+def returning_storages(graph: Graph) -> tuple[int, ...]:
     """Storages that hold a value at every moment, which the step reads: one that leaves has to come back.
 
     None that an op overwrites without reading it: between its last reader and that op nothing has to be kept.
     """
-    return [
+    return tuple(
         s.id
         for s in graph.storages
         if graph.exists_at_start(s.id) and graph.lives_to_end(s.id)
         if graph.accesses[s.id] and all(access.reads for access in graph.accesses[s.id])
-    ]
+    )
 
 
 def least_bytes_back(graph: Graph, limit_bytes: int) -> int:
     """Bytes of `returning_storages` that are copied in per step at least, in every schedule that meets the limit."""
-    returning = set(returning_storages(graph))
+    returning = returning_storages(graph)
     always = sum(graph.storages[s].bytes for s in returning)
-    over = {op.id: always - limit_bytes + _brings(graph, op.id, returning) for op in graph.ops}
-    if max(over.values(), default=0) <= 0:
+    over = [always - limit_bytes + besides for besides in bytes_besides(graph)]
+    if max(over, default=0) <= 0:
         return 0
     # If this one leaves, so much comes back: itself, and what makes the room while one of its ops runs.
     with_it = sorted(
@@ -38,11 +39,16 @@ def least_bytes_back(graph: Graph, limit_bytes: int) -> int:
     for needed, size in with_it:
         available += size
         if available >= needed:
-            return max(needed, *over.values())
-    return max(over.values())
+            return max(needed, *over)
+    return max(over)
 
 
-def _brings(graph: Graph, op_id: int, returning: set[int]) -> int:
-    """Bytes that are on the device besides, while an op runs: its workspace and its other storages."""
-    op = graph.ops[op_id]
-    return op.workspace_bytes + sum(graph.storages[s].bytes for s in storages_of(op) if s not in returning)
+@kept_with_graph
+def bytes_besides(graph: Graph) -> tuple[int, ...]:
+    """Bytes that are on the device beside `returning_storages` while each op runs: its workspace and its other
+    storages."""
+    returning = set(returning_storages(graph))
+    return tuple(
+        op.workspace_bytes + sum(graph.storages[s].bytes for s in storages_of(op) if s not in returning)
+        for op in graph.ops
+    )

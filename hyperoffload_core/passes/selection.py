@@ -116,33 +116,42 @@ class Gaps:
     out_ns: Integers
 
 
-def find_gaps(problem: Problem, uses: Sequence[Uses], actions: Sequence[Action]) -> Gaps:
-    """Gaps of all storages that are not kept."""
-    count, hardware = len(problem.order), problem.hardware
+def every_gap(uses: Sequence[Uses], op_count: int) -> Integers:
+    """Gaps of all storages in one order that may be left, whatever hardware and rules are: rows of storage, index,
+    left, right, last write and whether it ends (`Gaps`)."""
     rows: list[tuple[int, ...]] = []
     for use in uses:
         positions = use.positions
-        if actions[use.storage] == "keep" or not positions:
+        if not positions:
             continue
-        size = problem.storage_bytes[use.storage]
-        times = transfer_ns(size, hardware.link_in), transfer_ns(size, hardware.link_out)
         writes = [p for p, w in zip(positions, use.writes, strict=True) if w]
-        last_write = writes[-1] if writes else -1
         if use.exists_at_start and (use.lives_to_end or not writes):
-            ends = int(not use.lives_to_end)
-            rows.append((use.storage, WRAP, size, positions[-1], positions[0], last_write, ends, *times))
+            last_write = writes[-1] if writes else -1
+            rows.append((use.storage, WRAP, positions[-1], positions[0], last_write, int(not use.lives_to_end)))
         written = 0
-        for gap in reuse_gaps(use, count):
+        for gap in reuse_gaps(use, op_count):
             while written < len(writes) and writes[written] <= gap.left:
                 written += 1
-            if gap.right - gap.left < 2 and gap.right < count and gap.left >= 0:
+            if gap.right - gap.left < 2 and gap.right < op_count and gap.left >= 0:
                 continue
             if gap.index == -1 and not use.lives_to_end:
                 continue
-            write = writes[written - 1] if written else -1
-            rows.append((use.storage, gap.index, size, gap.left, gap.right, write, 0, *times))
-    storage, index, size, left, right, write, ends, in_ns, out_ns = np.array(rows, np.int64).reshape(len(rows), 9).T
-    return Gaps(storage, index, size, left, right, write, ends.astype(np.bool_), in_ns, out_ns)
+            rows.append((use.storage, gap.index, gap.left, gap.right, writes[written - 1] if written else -1, 0))
+    return np.array(rows, np.int64).reshape(-1, 6)
+
+
+def find_gaps(problem: Problem, uses: Sequence[Uses], actions: Sequence[Action], every: Integers | None = None) -> Gaps:
+    """Gaps of all storages that are not kept. ``every``: the `every_gap` of the uses, for who has them already."""
+    rows = every_gap(uses, len(problem.order)) if every is None else every
+    free = np.array([action != "keep" for action in actions], np.bool_)
+    storage, index, left, right, last_write, ends = rows[free[rows[:, 0]]].T
+    size = np.array(problem.storage_bytes, np.int64)[storage]
+    sizes, of_size = np.unique(size, return_inverse=True)
+    in_ns, out_ns = (
+        np.array([transfer_ns(b, link) for b in sizes.tolist()], np.int64)[of_size]
+        for link in (problem.hardware.link_in, problem.hardware.link_out)
+    )
+    return Gaps(storage, index, size, left, right, last_write, ends.astype(np.bool_), in_ns, out_ns)
 
 
 def find_candidates(problem: Problem, gaps: Gaps, estimate: Estimate, *, exact: bool) -> Candidates:

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hyperoffload_core.analysis.lifetimes import Uses, uses_in_order
-from hyperoffload_core.analysis.liveness import live_bytes
+from hyperoffload_core.analysis.liveness import captured_live_bytes, live_bytes
 from hyperoffload_core.exact.optimum import MOST_OPS
+from hyperoffload_core.ir import Graph, kept_with_graph
 from hyperoffload_core.passes.insertion import stays_throughout
 from hyperoffload_core.passes.order import captured_order, releasing_early_order
 from hyperoffload_core.passes.plan import Stay
 from hyperoffload_core.passes.play import Placement, Problem, make_problem
-from hyperoffload_core.passes.selection import WRAP, Choice, Gaps, find_gaps
+from hyperoffload_core.passes.selection import WRAP, Choice, Gaps, Integers, every_gap, find_gaps
 from hyperoffload_core.strategies.base import Request
 
 _ANOTHER_ORDER = 1e-3
@@ -45,21 +46,44 @@ class Solution:
 
 
 def variants_of(request: Request) -> list[Variant]:
-    graph = request.graph
-    orders = [captured_order(graph)]
-    if request.options.get("reorder", True):
-        early = releasing_early_order(graph)
-        before, after = live_bytes(graph, orders[0]), live_bytes(graph, early)
-        less = 1 - _ANOTHER_ORDER
-        if after.max() < less * before.max() or after.mean() < less * before.mean() or len(graph.ops) <= MOST_OPS:
-            orders.insert(0, early)
-    variants = []
-    for order in orders:
-        uses = uses_in_order(graph, order)
-        problem = make_problem(graph, order, request.durations_ns, request.hardware)
-        gaps = find_gaps(problem, uses, request.actions)
-        variants.append(Variant(problem, uses, stays_throughout(uses), gaps))
+    graph, variants = request.graph, []
+    early = _releasing_early(graph) if request.options.get("reorder", True) else None
+    for ordered in (early, _captured(graph)):
+        if ordered is not None:
+            problem = make_problem(graph, ordered.order, request.durations_ns, request.hardware)
+            gaps = find_gaps(problem, ordered.uses, request.actions, ordered.every_gap)
+            variants.append(Variant(problem, ordered.uses, ordered.throughout, gaps))
     return variants
+
+
+@dataclass(frozen=True)
+class _Ordered:
+    """An order of a graph's ops, with what of a `Variant` depends on nothing else."""
+
+    order: tuple[int, ...]
+    uses: tuple[Uses, ...]
+    throughout: Sequence[Stay | None]
+    every_gap: Integers
+
+
+def _ordered(graph: Graph, order: tuple[int, ...]) -> _Ordered:
+    uses = uses_in_order(graph, order)
+    return _Ordered(order, uses, stays_throughout(uses), every_gap(uses, len(order)))
+
+
+@kept_with_graph
+def _captured(graph: Graph) -> _Ordered:
+    return _ordered(graph, captured_order(graph))
+
+
+@kept_with_graph
+def _releasing_early(graph: Graph) -> _Ordered | None:
+    """None where that order saves too little."""
+    early = releasing_early_order(graph)
+    before, after = captured_live_bytes(graph), live_bytes(graph, early)
+    less = 1 - _ANOTHER_ORDER
+    worth = after.max() < less * before.max() or after.mean() < less * before.mean() or len(graph.ops) <= MOST_OPS
+    return _ordered(graph, early) if worth else None
 
 
 def suspects(solution: Solution) -> list[frozenset[Choice]]:
