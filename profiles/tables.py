@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from profiles.comparison import Comparison, Placement, Residency
-from profiles.plain import csv_table, csv_text
+from profiles.plain import csv_table, csv_text, visible
 
 CSV_COLUMNS = (
     "table",
@@ -31,13 +31,15 @@ def comparison_csv(comparison: Comparison) -> str:
     difference.
 
     ``detail`` is an op's primitive, a storage's class or a transfer's direction. A value that does not exist is empty.
-    Text that a spreadsheet would take for a formula begins with an apostrophe.
+    Text that a spreadsheet would take for a formula begins with an apostrophe. What names a profile stands in every
+    row, so a long one is cut; names of ops and storages are whole.
     """
 
     def rows() -> Iterator[list[str]]:
         for table, item, detail, side, quantity, unit, value, difference in _csv_rows(comparison):
             s = comparison.sides[side]
-            names = (csv_text(name) for name in (item, detail, s.label, s.kind, s.strategy, s.hardware))
+            own = (csv_text(visible(name)) for name in (s.label, s.kind, s.strategy, s.hardware))
+            names = (csv_text(item), csv_text(detail), *own)
             yield [table, *names, quantity, unit, _cell(value), _cell(difference)]
 
     return csv_table(CSV_COLUMNS, rows())

@@ -13,15 +13,27 @@ _LABEL = 80
 
 def verdict_sentence(sides: Sequence[Side], matches: Sequence[Match], numbers: Sequence[Number], baseline: int) -> str:
     """What each profile costs and saves against the baseline, as one sentence."""
+    against, clauses = verdict_clauses(sides, matches, numbers, baseline)
+    return f"{against}: {'; '.join(clauses)}."
+
+
+def verdict_clauses(
+    sides: Sequence[Side], matches: Sequence[Match], numbers: Sequence[Number], baseline: int
+) -> tuple[str, list[str]]:
+    """The verdict in its parts: what is compared with, and a clause for each of the others.
+
+    All on one hardware name it once; else it is named with the baseline and where it is another one.
+    """
     values = {number.name: number.values for number in numbers}
-    machines = {side.hardware for side in sides}
-    shared = f"On {visible(machines.pop())}, against" if len(machines) == 1 else "Against"
+    base, clauses = sides[baseline], list[str]()
+    base_name, machine = visible(base.name, _LABEL), visible(base.hardware)
+    everywhere = all(side.hardware == base.hardware for side in sides)
+    against = f"On {machine}, against {base_name}" if everywhere else f"Against {base_name} on {machine}"
 
     def named(side: Side) -> str:
         name = visible(side.name, _LABEL)
-        return name if shared != "Against" else f"{name} on {visible(side.hardware, _LABEL)}"
+        return name if side.hardware == base.hardware else f"{name} on {visible(side.hardware, _LABEL)}"
 
-    base, clauses = sides[baseline], []
     for index, side in enumerate(sides):
         if index == baseline:
             continue
@@ -48,7 +60,7 @@ def verdict_sentence(sides: Sequence[Side], matches: Sequence[Match], numbers: S
         clauses.append(f"{named(side)} {other}{', '.join(parts[:-1])} and {parts[-1]}")
     if len({side.kind for side in sides}) > 1:
         clauses.append("predicted and measured numbers also differ by the error of the prediction")
-    return f"{shared} {named(base)}: {'; '.join(clauses)}."
+    return against, clauses
 
 
 def comparison_notes(sides: Sequence[Side], matches: Sequence[Match], baseline: int) -> tuple[str, ...]:
@@ -111,6 +123,9 @@ def _memory(peak: float | None, reference: float | None) -> str:
     share = peak / reference - 1
     if abs(share) < 0.005:
         return "needs the same device memory"
+    # Of the manyfold a percentage says nothing.
+    if share >= 1:
+        return f"needs {peak / reference:,.3g} times the device memory"
     return f"needs {abs(share):.0%} {'less' if share < 0 else 'more'} device memory"
 
 

@@ -169,6 +169,24 @@ def test_the_limit_is_drawn_to_scale_or_named(view: StepView) -> None:
     assert any(a["text"] == f"peak {828} MiB" for a in layout["annotations"])
 
 
+def test_a_limit_just_below_the_capacity_is_named_beside_it_not_over_it() -> None:
+    schedule = example_schedule()
+    device = replace(schedule.hardware, device_bytes=schedule.memory_limit_bytes + MIB)
+    near = Timeline(StepView(example_profile(replace(schedule, hardware=device))))
+    notes = timeline.layout(near, near.whole(), None)["annotations"]
+    sides = {note["text"].split(" ")[0]: note["xanchor"] for note in notes if "xanchor" in note}
+    assert (sides["limit"], sides["capacity"]) == ("right", "left")
+
+
+def test_limits_of_compared_runs_too_near_for_a_line_each_share_one(view: StepView) -> None:
+    schedule = example_schedule()
+    limits = (600 * MIB, 601 * MIB, 900 * MIB)
+    views = tuple(StepView(example_profile(replace(schedule, memory_limit_bytes=limit))) for limit in limits)
+    compared = comparing.Compared(("a", "b", "c"), views)
+    notes = comparing.layout(compared, (0, compared.end_ns))["annotations"]
+    assert [n["text"] for n in notes if n["text"].startswith("limit")] == ["limits 600 MiB, 601 MiB", "limit 900 MiB"]
+
+
 def test_a_limit_far_above_the_curve_changes_no_unit(view: StepView) -> None:
     schedule = example_schedule()
     far = Timeline(StepView(example_profile(replace(schedule, memory_limit_bytes=1 << 40))))

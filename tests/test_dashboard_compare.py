@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,15 @@ def test_runs_that_are_not_whole_or_not_to_stay_say_so(ask: Callable[..., str], 
     assert "Run 2 is incomplete; the steps it has are compared." in page
     assert "Run 1 is deleted and will be gone for good" in page
     assert "There is no run 77; it is left out." in page
+
+
+def test_the_verdict_on_many_runs_has_a_line_for_each(ask: Callable[..., str], tmp_path: Path) -> None:
+    schedule = example_schedule(8)
+    with closing(open_database(tmp_path / "compare.db")) as database:
+        record_profile(database, RunDescription("predicted", schedule, "example"), example_profile(schedule))
+    few, many = ask(runs="1,2,3"), ask(runs="1,2,3,4")
+    lines = [page[: page.index("compare-note")].count('"type": "Li"') for page in (few, many)]
+    assert lines == [0, 4]  # the last says that the kinds differ
 
 
 def test_hostile_names_are_text_on_the_page(ask: Callable[..., str]) -> None:

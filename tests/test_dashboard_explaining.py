@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 from dashboard_example import MIB, example_profile, example_schedule
 
+from app.dashboard.pages.run_details import why_block
 from app.dashboard.views.alive import moment_view
 from app.dashboard.views.answers import answer_view
-from app.dashboard.views.clipping import clipped
+from app.dashboard.views.clipping import clipped, sentence
 from app.dashboard.views.search import search_view
 from app.dashboard.views.stalls import highlights, stalls_view
 from app.dashboard.views.step import StepView
@@ -217,6 +219,20 @@ def test_long_names_keep_both_ends() -> None:
     assert clipped("turned \u202e round \x07") == "turned \N{REPLACEMENT CHARACTER} round \N{REPLACEMENT CHARACTER}"
     cut = clipped("a" * 5_000 + "b" * 5_000)
     assert len(cut) == 90 and cut.startswith("aaa") and cut.endswith("bbb") and "…" in cut
+
+
+def test_a_sentence_cuts_long_names_and_keeps_its_own_words() -> None:
+    said = sentence(f"keep '{'x' * 10_000}' on the device: that needs 5 MiB, unless '{'y' * 10_000}' leaves")
+    assert re.fullmatch("Keep 'x+…x+' on the device: that needs 5 MiB, unless 'y+…y+' leaves\\.", said)
+
+
+def test_the_order_of_remedies_is_said_as_it_is(view: StepView) -> None:
+    found = why(view.explanation, "transfer", highlights(view)[0].pick[1])
+    free, faster = replace(found.remedies[0], free=True), replace(found.remedies[0], free=False)
+    for remedies, words in (((free, faster), "First what needs neither"), ((faster, free), "The largest gain first")):
+        block = str(why_block(replace(found, remedies=remedies), ("transfer", 0), 1))
+        assert words in block
+    assert any("link" in r.text and not r.free for r in found.remedies)
 
 
 def test_hostile_names_go_through_as_text(schedule: Schedule) -> None:

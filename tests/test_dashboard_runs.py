@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from sqlalchemy import update
 from app.cli.demo import demo
 from app.dashboard.factory import create_app
 from app.dashboard.pages import graph, run, runs, tune
-from app.dashboard.pages.run_notice import run_title
+from app.dashboard.pages.run_notice import run_notice, run_title
 from app.dashboard.pages.runs import BLOCK_ROWS
 from app.dashboard.views.runs import RunsAsked, common_tags, run_filter, runs_asked_for, runs_named
 from app.demo import DEMO_LIMIT, DEMO_LINK, DEMO_STEPS, demo_request
@@ -142,6 +143,23 @@ def test_every_page_of_a_run_that_is_not_whole_says_so(
         connection.execute(update(Run).where(Run.id == 1).values(status=status, reason="the disk is full", **alive))
     for layout in (run.layout, graph.layout, tune.layout):
         assert words in shown(app, layout, run_id="1")
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "words"),
+    [
+        ("failed", "The limit is below the largest op.", "failed: The limit is below the largest op."),
+        ("cancelled", "cancelled by the user", "This run was cancelled by the user."),
+        ("failed", "", "failed: no reason was recorded."),
+        ("failed", "\u202ex" * 5000, "…"),
+    ],
+)
+def test_a_reason_is_the_end_of_one_sentence_whoever_wrote_it(
+    database: Database, status: str, reason: str, words: str
+) -> None:
+    notice = run_notice(replace(get_run(database, 1), status=status, reason=reason))
+    said = json.dumps(notice, cls=PlotlyJSONEncoder, ensure_ascii=False)
+    assert words in said and ".." not in said and "\u202e" not in said and len(said) < 3_000
 
 
 def test_the_title_of_a_page_names_its_run(app: dash.Dash, database: Database) -> None:

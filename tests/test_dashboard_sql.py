@@ -77,6 +77,19 @@ def test_values_that_a_browser_cannot_hold_are_texts() -> None:
     assert len(table_rows(answer)[3]["c0"]) == 2001
 
 
+def test_a_column_of_numbers_and_words_shows_both(app: dash.Dash) -> None:
+    page = json.dumps(answered(app, q="SELECT 1 AS x UNION ALL SELECT 'b'"))
+    # A type guessed from the first value makes ag-grid call the others invalid.
+    assert '"cellDataType": false' in page
+    assert [row["c0"] for row in table_rows(Answer(("x",), [(1,), ("b",)], 0))] == [1, "b"]
+
+
+def test_no_text_of_an_answer_turns_the_direction_of_writing() -> None:
+    answer = Answer(("\u202ename",), [("\u202eexe.txt\x07\nnext",)], 0)
+    assert table_rows(answer)[0]["c0"] == "\ufffdexe.txt\ufffd\nnext"
+    assert table_columns(answer)[0]["headerName"] == "\ufffdname"
+
+
 def test_a_plot_suggests_itself() -> None:
     assert plot_choice(OPS, {}) == PlotChoice("bar", 1, 3, 2)
     assert plot_choice(OPS, {"by": ONE_SERIES}) == PlotChoice("bar", 1, 3, None)

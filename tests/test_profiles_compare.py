@@ -63,6 +63,17 @@ def test_the_verdict_names_each_hardware_where_they_differ() -> None:
     assert compare(items).verdict.startswith(
         "Against a (predicted) on Test box: b (predicted) on Big box takes the same"
     )
+    three = compare([*items, LabelledProfile("c", profile_of(keep_schedule()))]).verdict
+    assert three.count("Test box") == 1 and "; c (predicted) takes the same" in three
+
+
+def test_of_many_times_the_memory_the_verdict_says_how_many() -> None:
+    def using(size: int) -> LabelledProfile:
+        profile = profile_of(keep_schedule(), "measured")
+        return LabelledProfile(str(size), replace(profile, steps=replace(profile.steps, peak_bytes=column(size))))
+
+    assert "needs 90% more device memory" in compare([using(1000), using(1900)]).verdict
+    assert "needs 211 times the device memory" in compare([using(1000), using(211_000)]).verdict
 
 
 def test_storages_whose_tier_decision_differs_are_listed(comparison: Comparison) -> None:

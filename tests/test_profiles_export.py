@@ -63,6 +63,12 @@ def test_the_csv_has_one_row_per_value(profiles: list[LabelledProfile]) -> None:
     assert (incoming["cause"], incoming["remedy"]) == ("dependency", "nothing")  # the hand-made start has no reason
 
 
+def test_what_names_a_profile_is_cut_in_the_csv_since_every_row_repeats_it(profiles: list[LabelledProfile]) -> None:
+    first, second = profiles
+    long = comparison_bytes([first, replace(second, label="z" * 10_000)], ".csv").decode()
+    assert max(len(cell) for row in csv.reader(long.splitlines()) for cell in row) < 200
+
+
 def test_the_trace_says_what_each_transfer_cost() -> None:
     events = trace_events(profile_of(offload_schedule(), "measured", steps=2), "two steps")
     fetched = [e["args"] for e in events if e["name"] == "Prefetch act"]

@@ -109,7 +109,14 @@ def grid(
     return dash_ag_grid.AgGrid(
         id=identity,
         columnDefs=list(columns),
-        defaultColDef={"sortable": True, "resizable": True, "filter": False, **settings.pop("default_column", {})},
+        # Columns are shown as they are: guessed from its first value, one that mixes numbers and words shows errors.
+        defaultColDef={
+            "sortable": True,
+            "resizable": True,
+            "filter": False,
+            "cellDataType": False,
+            **settings.pop("default_column", {}),
+        },
         dashGridOptions=options,
         dangerously_allow_code=False,
         **({} if rows is None else {"rowData": list(rows)}),

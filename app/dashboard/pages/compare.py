@@ -26,9 +26,11 @@ from db.queries import RunRow, get_run
 from profiles.comparison import Comparison
 from profiles.op_groups import OP_GROUPINGS
 from profiles.plain import visible
+from profiles.verdict import verdict_clauses
 
 __all__ = ["address", "layout", "register"]
 FORMATS = (("html", "HTML report"), ("md", "Markdown"), ("csv", "CSV"), ("json", "JSON"), ("svg", "SVG"))
+MOST_IN_A_SENTENCE = 3
 TAB_TITLES = {
     "decisions": "Decisions",
     "time": "Where time went",
@@ -63,7 +65,7 @@ def layout(runs: str = "", baseline: str = "", tab: str = "", axis: str = "", by
             parts.panel(
                 "Verdict",
                 [
-                    html.Div(comparison.verdict, className="verdict", id="compare-verdict"),
+                    html.Div(_verdict(comparison), className="verdict", id="compare-verdict"),
                     *(html.P(note, className="hint compare-note") for note in comparison.notes),
                 ],
             ),
@@ -101,6 +103,16 @@ def _states(chosen: list[RunRow]) -> list[str]:
     found = [f"Run {r.id} {words[r.status]}." for r in chosen if r.status in words]
     gone = "is deleted and will be gone for good; the list of runs can restore it"
     return [*found, *(f"Run {r.id} {gone}." for r in chosen if r.deleted is not None)]
+
+
+def _verdict(comparison: Comparison) -> Any:
+    """One sentence, of many runs with a line for each."""
+    if len(comparison.sides) <= MOST_IN_A_SENTENCE:
+        return comparison.verdict
+    c = comparison
+    against, clauses = verdict_clauses(c.sides, c.matches, c.numbers, c.baseline)
+    last = len(clauses) - 1
+    return [f"{against}:", html.Ul([html.Li(f"{text}{'.' if i == last else ';'}") for i, text in enumerate(clauses)])]
 
 
 def _tools(enabled: bool) -> list[Any]:

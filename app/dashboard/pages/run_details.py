@@ -171,13 +171,19 @@ def picked_bar(found: Details) -> list[Any]:
     return [html.Span([html.B(clipped(found.title)), " ", words]), button]
 
 
+REMEDY_ORDER = {
+    True: "First what needs neither more memory nor another link.",
+    False: "The largest gain first.",
+}
+
+
 def why_block(found: Why, pick: tuple[str, int], run_id: int) -> list[Any]:
     """Why it is as it is, what would help with the predicted gain, and buttons that ask or change the policy."""
     block: list[Any] = [html.H3("Why"), html.P(found.text, className="explained")]
     if found.remedies:
         block.append(html.H3("What would help"))
         if len(found.remedies) > 1:
-            block.append(html.Div("First what needs neither more memory nor another link.", className="hint"))
+            block.append(html.Div(REMEDY_ORDER[found.remedies[0].free], className="hint"))
         block.append(html.Ul([html.Li(remedy_words(r, pick)) for r in found.remedies], className="remedies"))
     questions = [ask(text, question, pick) for text, question in found.questions]
     rules = []

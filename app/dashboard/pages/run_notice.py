@@ -8,7 +8,7 @@ from typing import Any
 from app.dashboard import parts
 from app.dashboard.state import current_state
 from app.dashboard.views.address import run_number
-from app.dashboard.views.clipping import clipped
+from app.dashboard.views.clipping import LONGEST_SENTENCE, clipped
 from app.dashboard.views.runs import run_name
 from db.database import DatabaseError
 from db.queries import RunRow, get_run
@@ -17,13 +17,15 @@ from hyperoffload_core.errors import UserError
 
 def run_notice(run: RunRow) -> Any:
     """A run that is being recorded, or was not recorded to its end, says so; None for a complete one."""
-    reason = run.reason or "no reason was recorded"
+    # Others write reasons too; some end their sentence themselves.
+    reason = clipped(run.reason.rstrip(" ."), LONGEST_SENTENCE) or "no reason was recorded"
     if run.status == "incomplete":
         return parts.notice("warn", f"This run is incomplete: {reason}. What it recorded before is shown.", "alert")
     if run.status == "failed":
         return parts.notice("bad", f"This run failed: {reason}.", "alert")
     if run.status == "cancelled":
-        return parts.notice("warn", f"This run was cancelled: {reason}.")
+        told = reason.removeprefix("cancelled") if reason.startswith("cancelled ") else f": {reason}"
+        return parts.notice("warn", f"This run was cancelled{told}.")
     if run.status == "running":
         return parts.notice("info", "This run is being recorded; reload the page for the steps recorded meanwhile.")
     return None

@@ -276,7 +276,7 @@ COLUMNS: list[dict[str, Any]] = [
         filter=False,
     ),
     _text("kind", "Kind", KIND_HINT, width=114, cellRenderer="RunTag", tooltipField="kind_words"),
-    _text("status", "Status", width=106, cellRenderer="RunTag", tooltipField="reason"),
+    _text("status", "Status", width=112, cellRenderer="RunTag", tooltipField="reason"),
     _text("tags", "Tags", width=104, cellRenderer="RunTags", sortable=False),
     _text("created", "When (UTC)", width=138),
 ]

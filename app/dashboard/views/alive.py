@@ -97,12 +97,16 @@ def moment_view(view: StepView, time_ns: int, by: Group) -> MomentView:
     )
 
 
+def storages_counted(count: int) -> str:
+    return "one storage or workspace" if count == 1 else f"{count:,} storages and workspaces"
+
+
 def _summary(found: Moment, view: StepView) -> str:
     if not found.alive:
         return f"Nothing is on the device at this time, {view.kind}."
     largest = found.alive[0]
     return (
-        f"{format_bytes(found.live_bytes)} in {len(found.alive):,} storages and workspaces, {view.kind}. "
+        f"{format_bytes(found.live_bytes)} in {storages_counted(len(found.alive))}, {view.kind}. "
         f"The largest: {clipped(largest.name)}{' (workspace)' if largest.storage is None else ''}, "
         f"{format_bytes(largest.bytes)} ({largest.bytes / found.live_bytes:.1%})."
     )

@@ -3,12 +3,15 @@ instead of obeyed, so that a name cannot change what stands beside it."""
 
 from __future__ import annotations
 
+import re
+
 from profiles.plain import visible
 
 LONGEST_NAME = 90
 # A cell of a table ends in an ellipsis where its column does; this is what pointing at it shows.
 LONGEST_IN_CELL = 300
 LONGEST_SENTENCE = 900
+_LONG_WORD = re.compile(rf"\S{{{LONGEST_NAME + 1},}}")
 
 
 def clipped(name: str, longest: int = LONGEST_NAME) -> str:
@@ -21,5 +24,7 @@ def clipped(name: str, longest: int = LONGEST_NAME) -> str:
 
 def sentence(text: str) -> str:
     """A clause of the explanations as a sentence of its own."""
-    cut = clipped(text, LONGEST_SENTENCE)
+    # A long name loses its own middle first: what the sentence says of it stands around it.
+    named = _LONG_WORD.sub(lambda word: clipped(word[0]), text)
+    cut = clipped(named, LONGEST_SENTENCE)
     return f"{cut[:1].upper()}{cut[1:]}."

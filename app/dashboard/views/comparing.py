@@ -22,6 +22,8 @@ from profiles.series import downsample
 from profiles.series import window as cut
 
 MEMORY_HEIGHT = 280
+# As much as a line of text beside a limit takes.
+NOTE_PIXELS = 16
 LANE_PIXELS = 36
 # On the lanes' axis a lane is 1 high with its gap; above each profile's lanes is room for its name.
 LANE_HEIGHT = 0.8
@@ -163,7 +165,7 @@ def layout(compared: Compared, window: tuple[int, int]) -> dict[str, Any]:
             }
             for limit in shown
         ],
-        "annotations": [*block_names(compared), *_limit_notes(shown, unit)],
+        "annotations": [*block_names(compared), *_limit_notes(shown, unit, max([highest, *shown]))],
     }
 
 
@@ -200,17 +202,25 @@ def block_names(compared: Compared) -> list[dict[str, Any]]:
     ]
 
 
-def _limit_notes(limits: Sequence[int], unit: int) -> list[dict[str, Any]]:
+def _limit_notes(limits: Sequence[int], unit: int, top: int) -> list[dict[str, Any]]:
+    """The names of the limits (ascending); those too near each other for a line of text each share one, above the highest."""
+    apart = top * NOTE_PIXELS // MEMORY_HEIGHT
+    lines: list[list[int]] = []
+    for limit in limits:
+        if lines and limit - lines[-1][0] < apart:
+            lines[-1].append(limit)
+        else:
+            lines.append([limit])
     return [
         {
             "xref": "paper",
             "x": 1,
             "xanchor": "right",
             "yref": "y",
-            "y": limit / unit,
+            "y": line[-1] / unit,
             "yanchor": "bottom",
-            "text": f"limit {format_bytes(limit)}",
+            "text": f"limit{'s' if len(line) > 1 else ''} {', '.join(map(format_bytes, line))}",
             "showarrow": False,
         }
-        for limit in limits
+        for line in lines
     ]

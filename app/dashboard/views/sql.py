@@ -10,6 +10,7 @@ from app.dashboard import theme
 from app.dashboard.views.lane_traces import plain
 from app.querying import cell_text
 from db.reading import Answer
+from profiles.plain import visible
 
 KINDS = {"bar": "Bars", "line": "Line", "scatter": "Points"}
 LONGEST_CELL = 2_000
@@ -72,7 +73,7 @@ def table_columns(answer: Answer) -> list[dict[str, Any]]:
     """Columns of a grid. Times and sizes are shown in units people read, and sort as numbers."""
     columns = []
     for i, name in enumerate(answer.columns):
-        title = name[:LONGEST_TITLE] or f"column {i + 1}"
+        title = visible(name[:LONGEST_TITLE], None) or f"column {i + 1}"
         column: dict[str, Any] = {"field": f"c{i}", "headerName": title, "headerTooltip": title, "minWidth": 90}
         if is_numeric(answer, i):
             column |= {"type": "rightAligned", "filter": "agNumberColumnFilter"}
@@ -180,7 +181,7 @@ def plot_figure(answer: Answer, choice: PlotChoice) -> tuple[dict[str, Any], str
     }
     cut = f"Only the first {most:,} rows are drawn." if len(answer.rows) > most else ""
     also = (
-        f"{left_out} more values of {plain(answer.columns[choice.by])} are not drawn."
+        f"{left_out:,} more values of {plain(answer.columns[choice.by])} are not drawn."
         if left_out and choice.by is not None
         else ""
     )
@@ -203,7 +204,8 @@ def place_shown(sql: str, line: int | None, column: int | None) -> str:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, str):
-        return value if len(value) <= LONGEST_CELL else value[:LONGEST_CELL] + "…"
+        cut = value if len(value) <= LONGEST_CELL else value[:LONGEST_CELL] + "…"
+        return "\n".join(visible(line, None) for line in cut.split("\n"))
     if isinstance(value, bytes):
         return cell_text(value)
     # JSON knows no infinity.

@@ -40,11 +40,13 @@ _OPACITY = (1.0, 0.74, 0.52, 0.34)
 
 @dataclass(frozen=True, slots=True)
 class RemedyRow:
-    """``what_if`` is the question that tries it, empty where there is none."""
+    """``what_if`` is the question that tries it, empty where there is none; ``free`` whether it needs neither more
+    memory nor another link."""
 
     text: str
     gain: str
     what_if: str
+    free: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,7 @@ def _bar(found: Explanation, step: int) -> list[tuple[str, str, float]]:
 def _cause(found: Explanation, cause: Cause, lost_ns: int) -> CauseRow:
     stalls = [s for s in found.lost.stalls if s.cause == cause]
     remedies = [r for s in stalls for r in s.remedies]
-    gentle = max((r for r in remedies if r.kind != "faster link" and not r.bytes_over), key=_gain, default=None)
+    gentle = max((r for r in remedies if needs_nothing(r)), key=_gain, default=None)
     most = max(remedies, key=_gain, default=None)
     count = len(stalls)
     return CauseRow(
@@ -227,9 +229,14 @@ def _stall(found: Explanation, rank: int, stall: Stall, end_ns: int) -> StallRow
     )
 
 
+def needs_nothing(remedy: Remedy) -> bool:
+    """Whether it can be had with the memory and the link there are."""
+    return remedy.kind != "faster link" and not remedy.bytes_over
+
+
 def remedy_row(remedy: Remedy) -> RemedyRow:
     gain = "" if remedy.gain_ns is None else f"{format_ns(remedy.gain_ns)} shorter (predicted)"
-    return RemedyRow(sentence(remedy.text), gain, remedy.what_if)
+    return RemedyRow(sentence(remedy.text), gain, remedy.what_if, needs_nothing(remedy))
 
 
 def _and(parts: list[str]) -> str:

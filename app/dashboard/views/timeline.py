@@ -224,7 +224,7 @@ def layout(
             *band_shapes(timeline.bands, *timeline.band),
         ],
         "annotations": [
-            *(_level_note(f"{title} {format_bytes(size)}", size / unit) for title, size, _ in drawn),
+            *(_level_note(f"{title} {format_bytes(size)}", size / unit, title == "limit") for title, size, _ in drawn),
             *_beyond_note(beyond),
             _peak_note(peak_ns, peak, peak / unit),
         ],
@@ -255,8 +255,10 @@ def _level_shape(level: float, colour: str) -> dict[str, Any]:
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": level, "y1": level, "line": line}
 
 
-def _level_note(text: str, level: float) -> dict[str, Any]:
-    place = {"xref": "paper", "x": 1, "xanchor": "right", "yref": "y", "y": level, "yanchor": "bottom"}
+def _level_note(text: str, level: float, at_right: bool) -> dict[str, Any]:
+    """At one end each: a limit just below the capacity would write over it."""
+    side = {"x": 1, "xanchor": "right"} if at_right else {"x": 0, "xanchor": "left"}
+    place = {"xref": "paper", **side, "yref": "y", "y": level, "yanchor": "bottom"}
     return {**place, "text": text, "showarrow": False}
 
 
