@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperoffload_core.packing.core import core_of, with_core_laid
-from hyperoffload_core.packing.firstfit import first_fit, first_fit_of_many, sequences
+from hyperoffload_core.packing.core import core_of, laid_around, search_core
+from hyperoffload_core.packing.firstfit import first_fit, first_fit_below, sequences
 from hyperoffload_core.packing.minimalloc import read_buffers
 from hyperoffload_core.packing.overlaps import Overlaps
 from hyperoffload_core.packing.pack import Packing, pack
@@ -186,15 +186,30 @@ def test_what_is_alive_while_memory_is_full_is_laid_without_a_hole(seed: int) ->
 def test_blocks_lie_at_the_same_addresses_however_many_they_are(blocks: list[Block]) -> None:
     problem = make_problem(blocks)
     for sequence in sequences(problem):
-        found = first_fit_of_many(problem, sequence)
+        found = first_fit(problem, None, sequence)
         assert found.tolist() == first_fit(problem, Overlaps(problem), sequence).tolist()
+
+
+@given(st.lists(a_block(40, (1, 2, 4, 8)), min_size=1, max_size=40), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_first_fit_is_given_up_only_where_a_block_ends_no_lower_than_it_has_to(blocks: list[Block], many: bool) -> None:
+    problem = make_problem(blocks)
+    overlaps = None if many else Overlaps(problem)
+    for sequence in sequences(problem):
+        offsets = first_fit(problem, overlaps, sequence)
+        height = int((offsets + problem.size).max())
+        assert first_fit_below(problem, overlaps, sequence, height) is None
+        found = first_fit_below(problem, overlaps, sequence, height + 1)
+        assert found is not None and found.tolist() == offsets.tolist()
 
 
 @given(st.lists(a_block(300, (64,)) | a_whole_line(), min_size=2, max_size=40), st.floats(0.3, 0.95))
 @settings(max_examples=60, deadline=None)
 def test_a_core_lies_without_overlaps_and_the_rest_around_it(blocks: list[Block], share: float) -> None:
     problem = make_problem(blocks)
-    laid = with_core_laid(problem, core_of(problem, share), 2 * int(problem.size.sum()) + 64 * len(blocks), 1000)
-    assert laid is not None
+    core = core_of(problem, share)
+    answer, found, nodes = search_core(core, 2 * int(problem.size.sum()) + 64 * len(blocks), 1000)
+    assert answer == "found" and found is not None and nodes <= 1000
+    laid = laid_around(problem, core, found)
     offsets = first_fit(laid, Overlaps(laid), sequences(laid)[0])
     check(blocks, offsets.tolist(), int((offsets + problem.size).max()))

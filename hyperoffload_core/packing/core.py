@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hyperoffload_core.packing.problem import Problem, part_of
-from hyperoffload_core.packing.search import Search
+from hyperoffload_core.packing.problem import Ints, Problem, part_of
+from hyperoffload_core.packing.search import Answer, Search
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,22 @@ def core_of(problem: Problem, share: float) -> Core:
     return Core(throughout, partly, int(problem.size[throughout].sum()), _crowded(part_of(problem, partly)))
 
 
-def with_core_laid(problem: Problem, core: Core, capacity_bytes: int, most_nodes: int) -> Problem | None:
-    """The problem with the blocks of its core at offsets within the capacity; None if the nodes do not suffice."""
-    offsets = problem.fixed.copy()
-    offsets[core.throughout] = np.cumsum(problem.size[core.throughout]) - problem.size[core.throughout]
-    if core.problem.blocks:
-        search = Search(core.problem, capacity_bytes - core.base_bytes)
-        _, found = search.run(most_nodes, lambda: False)
-        if found is None:
-            return None
-        offsets[core.partly] = found + core.base_bytes
-    return replace(problem, fixed=offsets)
+def search_core(core: Core, capacity_bytes: int, most_nodes: int) -> tuple[Answer, Ints | None, int]:
+    """An answer within so many nodes; if found, offsets of the blocks that exist in some of it, above the others and
+    within the capacity; and the nodes it took."""
+    if not core.problem.blocks:
+        return "found", np.zeros(0, np.int64), 0
+    search = Search(core.problem, capacity_bytes - core.base_bytes)
+    return *search.run(most_nodes, lambda: False), search.nodes
+
+
+def laid_around(problem: Problem, core: Core, offsets: Ints) -> Problem:
+    """The problem with the blocks of its core at given offsets: those that exist throughout at the bottom, the others
+    at ``offsets`` above them."""
+    fixed = problem.fixed.copy()
+    fixed[core.throughout] = np.cumsum(problem.size[core.throughout]) - problem.size[core.throughout]
+    fixed[core.partly] = offsets + core.base_bytes
+    return replace(problem, fixed=fixed)
 
 
 def _crowded(problem: Problem) -> Problem:

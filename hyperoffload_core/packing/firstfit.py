@@ -10,8 +10,10 @@ from hyperoffload_core.packing.overlaps import Overlaps
 from hyperoffload_core.packing.problem import Ints, Problem
 from hyperoffload_core.packing.taken import Taken
 
-_MANY = 9_000
-"""Of so many blocks it takes longer to look at all that exist at once than to keep a tree of taken addresses."""
+MANY = 9_000
+"""Of more blocks it takes longer to look at all that exist at once than to keep a tree of taken addresses."""
+
+NO_TOP = 1 << 62
 
 
 def sequences(problem: Problem) -> list[Ints]:
@@ -39,10 +41,24 @@ def sequences(problem: Problem) -> list[Ints]:
     return [np.lexsort((*key, *ahead)) for key in keys]
 
 
-def first_fit(problem: Problem, overlaps: Overlaps, sequence: Ints) -> Ints:
-    """Offsets of all blocks. Blocks at given offsets lie there, whatever else does."""
-    if problem.blocks > _MANY:
-        return first_fit_of_many(problem, sequence)
+def first_fit(problem: Problem, overlaps: Overlaps | None, sequence: Ints) -> Ints:
+    """Offsets of all blocks. Blocks at given offsets lie there, whatever else does.
+
+    Without ``overlaps`` in a way for very many blocks, whose time grows little faster than their number.
+    """
+    offsets = first_fit_below(problem, overlaps, sequence, NO_TOP)
+    assert offsets is not None
+    return offsets
+
+
+def first_fit_below(problem: Problem, overlaps: Overlaps | None, sequence: Ints, below_bytes: int) -> Ints | None:
+    """The same offsets; None as soon as one of the blocks that have none yet does not end below ``below_bytes``."""
+    if overlaps is None:
+        return _in_tree(problem, sequence, below_bytes)
+    return _one_by_one(problem, overlaps, sequence, below_bytes)
+
+
+def _one_by_one(problem: Problem, overlaps: Overlaps, sequence: Ints, below: int) -> Ints | None:
     offsets = problem.fixed.copy()
     sizes, alignments = problem.size.tolist(), problem.alignment.tolist()
     for block in sequence[problem.fixed[sequence] < 0].tolist():
@@ -50,12 +66,14 @@ def first_fit(problem: Problem, overlaps: Overlaps, sequence: Ints) -> Ints:
         low = offsets[near]
         placed = low >= 0
         low = low[placed]
-        offsets[block] = _lowest_gap(low, low + problem.size[near[placed]], sizes[block], alignments[block])
+        offset = _lowest_gap(low, low + problem.size[near[placed]], sizes[block], alignments[block])
+        if offset + sizes[block] >= below:
+            return None
+        offsets[block] = offset
     return offsets
 
 
-def first_fit_of_many(problem: Problem, sequence: Ints) -> Ints:
-    """The same offsets, in time that grows little faster than the number of blocks."""
+def _in_tree(problem: Problem, sequence: Ints, below: int) -> Ints | None:
     spans: list[list[tuple[int, int]]] = [[] for _ in range(problem.blocks)]
     for owner, start, end in zip(problem.owner.tolist(), problem.start.tolist(), problem.end.tolist(), strict=True):
         spans[owner].append((start, end))
@@ -65,6 +83,8 @@ def first_fit_of_many(problem: Problem, sequence: Ints) -> Ints:
     for block in np.concatenate((sequence[given], sequence[~given])).tolist():
         if offsets[block] < 0:
             offsets[block] = taken.lowest(spans[block], sizes[block], alignments[block])
+            if offsets[block] + sizes[block] >= below:
+                return None
         taken.put(spans[block], offsets[block], offsets[block] + sizes[block])
     return np.array(offsets, np.int64)
 

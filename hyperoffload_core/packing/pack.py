@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyperoffload_core.packing.firstfit import first_fit, promoted, sequences
+from hyperoffload_core.packing.firstfit import MANY, first_fit, promoted, sequences
 from hyperoffload_core.packing.overlaps import Overlaps
 from hyperoffload_core.packing.problem import Block, Ints, Problem, height_of, make_problem
 from hyperoffload_core.packing.search import Search
@@ -83,7 +83,8 @@ def pack(
 def _by_first_fit(
     problem: Problem, capacity_bytes: int | None, stop: Callable[[], bool], progress: Callable[[int, int], None]
 ) -> tuple[Ints, int]:
-    overlaps, goal = Overlaps(problem), max(problem.liveness_bound, capacity_bytes or 0)
+    overlaps = Overlaps(problem) if problem.blocks <= MANY else None
+    goal = max(problem.liveness_bound, capacity_bytes or 0)
     best, best_height = np.zeros(0, np.int64), -1
     for sequence in sequences(problem):
         for _ in range(3):

@@ -16,7 +16,7 @@ the same blocks and no lower address.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -35,10 +35,12 @@ _PER_SET = 16
 class _Part:
     """Blocks still to come in slices [first, last), nothing of which reaches beyond. ``lowest[block]`` is the lowest
     address it can have, `_NEVER` once it lies; ``coming`` bytes per slice; ``across[k]`` counts blocks to come that
-    exist on both sides of slice k's begin. ``blocks`` is the set as bits; failing takes the search back to ``back``.
+    exist on both sides of slice k's begin; ``floors`` is the least of ``lowest`` in each slice of the part. ``blocks``
+    is the set as bits; failing takes the search back to ``back``.
     """
 
     lowest: Ints
+    floors: Ints
     coming: Ints
     across: Ints
     blocks: int
@@ -162,9 +164,8 @@ class Search:
                     lowest = choice.part.lowest.copy()
                     lowest[choice.block] = choice.lifted
                     before = choice.part
-                    part = _Part(
-                        lowest, before.coming, before.across, before.blocks, before.first, before.last, before.back
-                    )
+                    floors = self._floors(before, lowest, choice.lifted, self._slices_of[choice.block])
+                    part = replace(before, lowest=lowest, floors=floors)
                     entry, waiting, last_block = choice.entry, choice.waiting, choice.block
                     break
                 self._remember(choice.entry)
@@ -177,19 +178,17 @@ class Search:
         inside = self._last > self._first
         np.add.at(across, self._first[inside] + 1, 1)
         np.add.at(across, self._last[inside], -1)
-        everything = _Part(
-            lowest, problem.loads.copy(), np.cumsum(across), (1 << problem.blocks) - 1, 0, problem.slices, -1
-        )
         if not inside.all():
             lowest[:-1][~inside] = _NEVER
+        floors = lowest[self._table].min(axis=1)
+        blocks = (1 << problem.blocks) - 1
+        everything = _Part(lowest, floors, problem.loads.copy(), np.cumsum(across), blocks, 0, problem.slices, -1)
         return self._split(everything, -1)
 
     def _settle(self, part: _Part, last_block: int) -> tuple[int, int] | None:
         """The block to lay at its lowest address, and the address it rises to otherwise; None if the part fails."""
         first, last, lowest = part.first, part.last, part.lowest
-        coming = part.coming[first:last]
-        at = lowest[self._table[first:last]]
-        floors = at.min(axis=1)
+        coming, floors = part.coming[first:last], part.floors[first:last]
         over = floors + coming > self.capacity
         over &= coming > 0
         if over.any():
@@ -197,9 +196,14 @@ class Search:
             return None
         floor = int(floors.min())
         rows = np.flatnonzero(floors == floor)
-        at = at[rows]
-        on_floor = at == floor
         near = self._table[first + rows]
+        at = lowest[near]
+        on_floor = at == floor
+        laid_on = on_floor.sum(axis=1)
+        if self._rule < 2:
+            # There may be one way more than blocks that can lie on the floor, and the rule adds less than one to that.
+            few = laid_on <= laid_on.min() + 1
+            rows, near, at, on_floor, laid_on = rows[few], near[few], at[few], on_floor[few], laid_on[few]
         able = np.unique(near[on_floor])
         tops = lowest + self._size
         lifted = np.full(len(lowest), _NEVER)
@@ -207,7 +211,7 @@ class Search:
         align = self.problem.alignment[able]
         lifted[able] = np.where(rise < _NEVER, -(-rise // align) * align, _NEVER)
         higher = np.where(on_floor, lifted[near], at).min(axis=1)
-        ways = on_floor.sum(axis=1) + (higher + coming[rows] <= self.capacity)
+        ways = laid_on + (higher + coming[rows] <= self.capacity)
         row = int(self._preference(part, rows + first, ways, floor, last_block).argmin())
         blocks = near[row][on_floor[row]]
         block = int(blocks[self._rank[blocks].argmin()])
@@ -248,10 +252,19 @@ class Search:
         across = part.across.copy()
         begin, end = int(self._first[block]), int(self._last[block])
         across[begin + 1 : end] -= 1
-        left = _Part(lowest, coming, across, part.blocks ^ (1 << block), part.first, part.last, choice)
+        floors = self._floors(part, lowest, top, np.arange(part.first, part.last))
+        left = _Part(lowest, floors, coming, across, part.blocks ^ (1 << block), part.first, part.last, choice)
         if end - begin > 1 and (across[begin + 1 : end] == 0).any():
             return self._split(left, choice)
         return (left,) if left.blocks else ()
+
+    def _floors(self, part: _Part, lowest: Ints, raised_to: int, slices: Ints) -> Ints:
+        """Floors with these lowest addresses, of which some in these slices were raised to an address or from below it
+        to another."""
+        floors = part.floors.copy()
+        rows = slices[floors[slices] < raised_to]
+        floors[rows] = lowest[self._table[rows]].min(axis=1)
+        return floors
 
     def _split(self, part: _Part, back: int) -> tuple[_Part, ...]:
         """The part cut where nothing to come exists on both sides; short ones first."""
@@ -260,7 +273,7 @@ class Search:
         for first, last in zip([part.first, *cuts], [*cuts, part.last], strict=True):
             blocks = part.blocks & self._starting[first] & self._ending[last]
             if blocks:
-                parts.append(_Part(part.lowest, part.coming, part.across, blocks, first, last, back))
+                parts.append(_Part(part.lowest, part.floors, part.coming, part.across, blocks, first, last, back))
         return tuple(sorted(parts, key=lambda p: p.last - p.first))
 
     def _known_to_fail(self, part: _Part) -> bool:

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
 
 from hyperoffload_core.ir import Graph
-from hyperoffload_core.packing.core import core_of, with_core_laid
-from hyperoffload_core.packing.firstfit import first_fit, sequences
-from hyperoffload_core.packing.overlaps import Overlaps
-from hyperoffload_core.packing.problem import Block, Ints, Problem, height_of, make_problem, part_of
+from hyperoffload_core.packing.laying import lay
+from hyperoffload_core.packing.problem import Block, height_of, make_problem, part_of
 from hyperoffload_core.passes.plan import Plan
 
 _LARGEST_ALIGNMENT = 64
-_BLOCKS_LAID = 50_000
-_HOPELESS = 1.1
-"""So many times the capacity no attempt behind the first three makes fit."""
-_CORES = ((0.9, 0.0), (0.9, 0.01), (0.8, 0.025), (0.8, 0.05))
-"""(share of the peak above which memory is nearly full, share of the capacity by which it may be exceeded), in turn."""
-_CORE_NODES = 800
-_LARGEST_CORE = 160_000
-"""Blocks x slices of the largest core that is searched: larger ones are not laid within so many nodes."""
 
 
 def alignment_bytes(size: int) -> int:
@@ -38,10 +27,9 @@ def alignment_bytes(size: int) -> int:
 def assign_addresses(blocks: Sequence[Block], capacity_bytes: int | None = None) -> tuple[list[int], int]:
     """Offsets of the blocks and the height they reach.
 
-    Blocks that exist all the time lie at the bottom. The others are laid by first fit; where that leaves holes, an
-    exact search lays those that exist while memory is nearly full, and first fit the rest around them. It ends as soon
-    as the height is the most that is alive at once or, after a few tries, within the capacity. How much is tried
-    depends on the blocks only, so that the result does not depend on the machine.
+    Blocks that exist all the time lie at the bottom, the others as `packing.laying.lay` finds places for them. It ends
+    as soon as the height is the most that is alive at once or within the capacity. How much is tried depends on the
+    blocks only, so that the result does not depend on the machine.
     """
     if not blocks:
         return [], 0
@@ -54,42 +42,9 @@ def assign_addresses(blocks: Sequence[Block], capacity_bytes: int | None = None)
     base = int(problem.size[whole].sum())
     if not whole.all():
         rest = part_of(problem, ~whole)
-        goal = rest.liveness_bound
-        enough = goal if capacity_bytes is None else max(goal, capacity_bytes - base)
-        hopeless = None if capacity_bytes is None else int(capacity_bytes * _HOPELESS) - base
-        offsets[~whole] = base + _lay(rest, goal, enough, hopeless)
+        enough = rest.liveness_bound if capacity_bytes is None else max(rest.liveness_bound, capacity_bytes - base)
+        offsets[~whole] = base + lay(rest, enough)
     return offsets.tolist(), height_of(problem, offsets)
-
-
-def _lay(problem: Problem, goal: int, enough: int, hopeless: int | None) -> Ints:
-    """Offsets of the lowest of the attempts, which end early at ``goal`` and, behind the first three, at ``enough`` or
-    where all are above ``hopeless``."""
-    best, best_height = np.zeros(0, np.int64), -1
-    for number, offsets in enumerate(islice(_attempts(problem, enough), max(1, _BLOCKS_LAID // problem.blocks))):
-        height = height_of(problem, offsets)
-        if best_height < 0 or height < best_height:
-            best, best_height = offsets, height
-        if best_height <= goal or (best_height <= enough and number >= 2):
-            break
-        if number >= 2 and hopeless is not None and best_height > hopeless:
-            break
-    return best
-
-
-def _attempts(problem: Problem, enough: int) -> Iterator[Ints]:
-    """Packings, those that take little time and are often the lowest first."""
-    overlaps, orders = Overlaps(problem), sequences(problem)
-    yield first_fit(problem, overlaps, orders[0])
-    for share, excess in _CORES:
-        core = core_of(problem, share)
-        if core.problem.blocks * core.problem.slices <= _LARGEST_CORE:
-            laid = with_core_laid(problem, core, enough + int(enough * excess), _CORE_NODES)
-            if laid is not None:
-                yield from (first_fit(laid, overlaps, order) for order in orders[:3])
-                if excess:
-                    return
-        if not excess:
-            yield from (first_fit(problem, overlaps, order) for order in orders[1:4])
 
 
 def pack_plan(graph: Graph, plan: Plan, capacity_bytes: int) -> tuple[Plan, int]:
