@@ -178,7 +178,7 @@ def test_a_limit_just_below_the_capacity_is_named_beside_it_not_over_it() -> Non
     assert (sides["limit"], sides["capacity"]) == ("right", "left")
 
 
-def test_limits_of_compared_runs_too_near_for_a_line_each_share_one(view: StepView) -> None:
+def test_limits_of_compared_runs_too_near_for_a_line_each_share_one() -> None:
     schedule = example_schedule()
     limits = (600 * MIB, 601 * MIB, 900 * MIB)
     views = tuple(StepView(example_profile(replace(schedule, memory_limit_bytes=limit))) for limit in limits)

@@ -203,7 +203,7 @@ def block_names(compared: Compared) -> list[dict[str, Any]]:
 
 
 def _limit_notes(limits: Sequence[int], unit: int, top: int) -> list[dict[str, Any]]:
-    """The names of the limits (ascending); those too near each other for a line of text each share one, above the highest."""
+    """The names of the limits (ascending); those too near each other for a line of text each share one."""
     apart = top * NOTE_PIXELS // MEMORY_HEIGHT
     lines: list[list[int]] = []
     for limit in limits:
