@@ -55,6 +55,8 @@ def test_a_dragged_prefetch_becomes_a_rule(page: Page, served: Served) -> None:
     page.mouse.up()
     page.keyboard.up("Shift")
     page.wait_for_url("**/tune/2?earlier=*")
+    # Its numbers stand at the top, wherever on the run page the bar was.
+    page.wait_for_function("() => window.scrollY === 0")
     expect(page.get_by_label("Policy as TOML")).to_have_value(
         re.compile(r'prefetch_earlier = "[0-9.]+ms"'), timeout=JOB_MS
     )

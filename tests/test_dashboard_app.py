@@ -418,7 +418,8 @@ def test_a_job_says_how_far_it_is_and_what_came_of_it() -> None:
     assert "the limit cannot be met" in failed and "line" in failed
     done = rendered(job_words(job(state="done", run_ids=(7,))))
     assert "/run/7" in done and "/compare?runs=2,7" in done
-    assert "Cancelled" in rendered(job_words(job(state="cancelled")))
+    assert "Cancelled; nothing was recorded before." in rendered(job_words(job(state="cancelled")))
+    assert "what was recorded before" in rendered(job_words(job(state="cancelled", run_ids=(7,))))
 
 
 def test_steps_are_kept_and_the_least_used_forgotten(filled: Path) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from app.dashboard.views import comparing, lanes, overview, timeline
 from app.dashboard.views.lanes import BARS, BINS, LABELLED, MS, OUTLINES, draw, fitted, outline
+from app.dashboard.views.phases import MOST_NAMES, band_trace, step_shades
 from app.dashboard.views.step import StepView, item_at, run_view
 from app.dashboard.views.timeline import Timeline
 from profiles.lanes import Lane, without
@@ -252,6 +253,25 @@ def test_a_phase_is_named_in_what_is_seen_of_it(view: StepView) -> None:
     bands = named(shown, window, "bands")
     assert bands["text"] == [name]
     assert window[0] < numbers(bands["x"])[0] * MS < window[1]
+
+
+def test_names_of_many_steps_leave_each_other_room_however_long_steps_are() -> None:
+    # The first steps take a hundredth of what the last take.
+    starts = np.cumsum([0, *(10**6 * (1 + n) for n in range(100))]).tolist()
+    window = (0, starts[-1])
+    trace = band_trace(step_shades(starts), window, 0.0)
+    middles = numbers(trace["x"]) * MS
+    assert np.diff(middles).min() >= window[1] / MOST_NAMES - 1
+    assert trace["text"][0] == "step 1" and 8 <= len(trace["text"]) <= MOST_NAMES
+
+
+def test_a_run_of_hours_has_whole_milliseconds_on_its_axis(view: StepView) -> None:
+    shown = Timeline(view)
+    compared = comparing.Compared(("a", "b"), (view, view))
+    for layout in (timeline.layout(shown, shown.whole(), None), comparing.layout(compared, (0, compared.end_ns))):
+        axis = layout["xaxis"]
+        # Else plotly writes a million ms as "1M ms".
+        assert (axis["ticksuffix"], axis["exponentformat"], axis["separatethousands"]) == (" ms", "none", True)
 
 
 def test_theoretical_and_reserved_lines_lie_below_and_above_the_live_one(view: StepView) -> None:

@@ -87,6 +87,9 @@ GRID_THEME = {
     "wrapperBorderRadius: 8, columnBorder: false, rowBorder: {color: 'var(--edge-soft)'}})"
 }
 
+# A time axis in ms: whole numbers for runs of minutes too, not "1M ms".
+MILLISECONDS = {"ticksuffix": " ms", "exponentformat": "none", "separatethousands": True}
+
 # The line under the pointer, through all charts on an axis.
 SPIKE = {
     "showspikes": True,

@@ -104,7 +104,8 @@ def view(job: JobView) -> list[Any]:
     elif job.state == "failed":
         children.append(parts.notice("bad", clipped(job.message, LONGEST_SENTENCE), "alert"))
     else:
-        children.append(parts.notice("warn", "Cancelled; what was recorded before is in the list of runs."))
+        before = "what was recorded before is in the list of runs" if job.run_ids else "nothing was recorded before"
+        children.append(parts.notice("warn", f"Cancelled; {before}."))
     if job.log:
         log = html.Pre(job.log[-20_000:], className="log")
         children.append(html.Details([html.Summary("Log"), log], open=job.state == "failed"))

@@ -21,10 +21,7 @@ def panel(run_id: int, steps: StepNumbers, median: int) -> Any:
     rows, more = step_rows(steps, median)
     head = html.Tr([html.Th(text, className="num" if 0 < at < 5 else "") for at, text in enumerate(HEADS)])
     table = html.Table([html.Thead(head), html.Tbody([_row(run_id, row) for row in rows])], className="plain")
-    body = [html.Div(table, className="scroll")]
-    return parts.panel(
-        "Step by step", [*body, html.Div(more, className="hint")] if more else body, hint=HINT, id="run-steps"
-    )
+    return parts.panel("Step by step", html.Div(table, className="scroll"), hint=f"{HINT} {more}", id="run-steps")
 
 
 def _row(run_id: int, row: StepRow) -> Any:

@@ -208,7 +208,7 @@ def layout(shown: AddressMap, window: Window, cursor_ns: int | None) -> dict[str
             range=[window.start_ns / MS, window.end_ns / MS],
             minallowed=-end_ms * 0.02,
             maxallowed=end_ms * 1.02,
-            ticksuffix=" ms",
+            **theme.MILLISECONDS,
             uirevision=f"{(window.start_ns, window.end_ns)}",
         ),
         "yaxis": theme.axis(

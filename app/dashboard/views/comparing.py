@@ -142,7 +142,7 @@ def layout(compared: Compared, window: tuple[int, int]) -> dict[str, Any]:
             range=[window[0] / MS, window[1] / MS],
             minallowed=-compared.end_ns * 0.02 / MS,
             maxallowed=compared.end_ns * 1.02 / MS,
-            ticksuffix=" ms",
+            **theme.MILLISECONDS,
             **theme.SPIKE,
         ),
         "yaxis": theme.axis(

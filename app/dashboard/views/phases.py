@@ -49,13 +49,23 @@ def band_shapes(bands: Sequence[Band], low: float, high: float) -> list[dict[str
     ]
 
 
+def _apart(bands: Sequence[tuple[str, int, int]], least_ns: int) -> list[tuple[str, int, int]]:
+    """Those whose middles are so far from each other, from the first on."""
+    kept: list[tuple[str, int, int]] = []
+    for band in bands:
+        if not kept or band[1] + band[2] - kept[-1][1] - kept[-1][2] >= 2 * least_ns:
+            kept.append(band)
+    return kept
+
+
 def band_trace(bands: Sequence[Band], window: tuple[int, int], middle: float) -> dict[str, Any]:
-    """The names, each in the middle of what is seen of its band; of many bands only every so many-th is named."""
+    """The names, each in the middle of what is seen of its band; of many bands those that leave each other room."""
     seen = [(name, max(start, window[0]), min(end, window[1])) for name, start, end, _ in bands]
     seen = [(name, start, end) for name, start, end in seen if end > start]
-    named = seen[:: -(-len(seen) // MOST_NAMES) or 1]
+    width = window[1] - window[0]
     # A name that is wider than its band would run into the next one.
-    named = [band for band in named if len(seen) > MOST_NAMES or (band[2] - band[1]) * 40 > window[1] - window[0]]
+    few = [band for band in seen if (band[2] - band[1]) * 40 > width]
+    named = few if len(seen) <= MOST_NAMES else _apart(seen, width // MOST_NAMES)
     return {
         "type": "scatter",
         "mode": "text",

@@ -187,7 +187,7 @@ def layout(tiers: Tiers, window: tuple[int, int], cursor_ns: int | None) -> dict
             range=[window[0] / MS, window[1] / MS],
             minallowed=-end_ms * 0.02,
             maxallowed=end_ms * 1.02,
-            ticksuffix=" ms",
+            **theme.MILLISECONDS,
             # Another revision, so that the browser takes this range instead of the one the user left.
             uirevision=f"{window}",
         ),

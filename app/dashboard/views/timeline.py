@@ -200,7 +200,7 @@ def layout(
             range=[window[0] / MS, window[1] / MS],
             minallowed=0 - timeline.end_ns * 0.02 / MS,
             maxallowed=timeline.end_ns * 1.02 / MS,
-            ticksuffix=" ms",
+            **theme.MILLISECONDS,
             **theme.SPIKE,
         ),
         "yaxis": theme.axis(
