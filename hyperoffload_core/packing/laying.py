@@ -24,6 +24,8 @@ _LEAST_NODES, _NODES_PER_BLOCK = 800, 2
 _SEARCH_WORK, _NODE_WORK = 100_000_000, 10_000
 """What all of them together may take: a node looks at every block of the core in every slice, and does as much again
 as of so many of these, however small the core is."""
+_STOPPED = 4
+"""Behind a search without an answer only one part in so many of what is left is spent: more blocks are harder."""
 _PROMOTIONS = 12
 """So often the blocks of a core that stick out are moved ahead and all of it is laid again."""
 _BLOCKS_LAID = 50_000
@@ -75,6 +77,8 @@ class _Laying:
                 yield from self._around(searched, offsets)
             if answer == "impossible":
                 break
+            if answer == "stopped":
+                work //= _STOPPED
         if found[0] > goal:
             yield from self._around(core, self._core_promoted(core, goal, found)[1])
         for order in _ORDERS:

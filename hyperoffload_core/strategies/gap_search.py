@@ -47,7 +47,8 @@ _WHOLE_SECONDS = {"fast": 0.5, "normal": 1.0, "best": 6.0}
 _IDLE_EXCHANGES = 2000
 """It ends after so many neighbours in a row of which none was better."""
 _CLOSE = 1.01
-"""So near the bound gaps are not chosen again all at once."""
+"""So near the bound gaps are not chosen again all at once. In a graph that is not small no more than two recipes are
+followed then, unless the effort is to find the best: there each costs more than it may gain."""
 _IDLE_ROUNDS = 40
 """The search ends after so many rounds in a row that found nothing better."""
 _ROUNDS = 12
@@ -81,7 +82,7 @@ class Search:
         least: dict[int, float] = {}
         for number, recipe in enumerate(self._recipes() if self.best is None else ()):
             for variant in variants:
-                if self._over() and self.best is not None:
+                if self.best is not None and (self._over() or (number > 1 and self._near())):
                     break
                 far = least.get(id(variant), NEVER) > _FAR * min(least.values(), default=NEVER)
                 other = self.best is not None and variant is not self.best.variant and not self._small()
@@ -94,7 +95,7 @@ class Search:
             self._cover_near(self.best)
             self._cover_again(self.best.cost)
         idle = 0
-        while self.best is not None and not self._over():
+        while self.best is not None and not self._over() and not self._near():
             cost = self.best.cost
             self._without_suspects(self.best)
             self._search_near(self.best)
@@ -108,6 +109,11 @@ class Search:
     def _over(self) -> bool:
         self.request.check_cancelled()
         return self._at_bound() or time.process_time() >= self.deadline
+
+    def _near(self) -> bool:
+        """Whether what may still be gained is not worth much time."""
+        near = self.best is not None and self.best.placement.step_ns <= self.bound * _CLOSE
+        return near and not self._small() and self.effort != "best"
 
     def _at_bound(self) -> bool:
         return self.best is not None and self.best.placement.step_ns <= self.bound

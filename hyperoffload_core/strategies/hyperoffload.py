@@ -71,7 +71,7 @@ _MUCH_OF_IT = 0.8
 _NEARLY = 0.01
 """A large graph's first solution is played with an allocator, and a later one packed, only if the addresses stuck out
 by no more than this part."""
-_FAR_OUT = 0.05
+_FAR_OUT = 0.02
 """Where they stuck out by more, a step of room is left out."""
 _WORTH_ANOTHER = 0.01
 """Addresses that make the step longer by no more than this part are good enough."""
