@@ -107,7 +107,7 @@ def compile_schedule(
         note = f"over the memory limit of {format_bytes(limit_bytes)} by {format_bytes(over)}"
         schedule = replace(schedule, notes=(*schedule.notes, note))
     request.progress(0.95, "verifying")
-    for violation in violations(schedule, graph):
+    for violation in violations(schedule, graph, fixed):
         if over <= 0 or violation.rule != "limit":
             raise violation
     return schedule

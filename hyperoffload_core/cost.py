@@ -27,10 +27,16 @@ class CostError(UserError):
 
 @dataclass(frozen=True)
 class Durations:
-    """``ns[op]`` in captured order (each at least 1) and, in words, where they come from."""
+    """``ns[op]`` in captured order and, in words, where they come from. Raises `CostError` for one below 1 ns: what
+    takes no time would begin and end in no order."""
 
     ns: tuple[int, ...]
     source: str
+
+    def __post_init__(self) -> None:
+        if min(self.ns, default=1) < 1:
+            op = next(op for op, ns in enumerate(self.ns) if ns < 1)
+            raise CostError(f"op {op} takes {self.ns[op]} ns; a duration is at least 1 ns")
 
 
 def roofline_durations(graph: Graph, hardware: Hardware) -> Durations:

@@ -15,6 +15,7 @@ from typing import Literal
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.verifier import Rule
 from tests import faults_of_form as form
+from tests import faults_of_keeping as kept
 from tests import faults_of_memory as memory
 from tests import faults_of_values as values
 from tests.valid_schedules import SOURCES
@@ -70,6 +71,9 @@ FAULTS = (
     Fault(memory.keep_the_newest_value_from_the_pool, "home", 7, sources=MOVING),
     Fault(memory.call_the_pool_home_of_what_never_goes_there, "home", 7),
     Fault(memory.call_the_device_home_of_what_comes_from_the_pool, "home", 7, sources=MOVING),
+    Fault(kept.move_what_a_rule_keeps, "keep", 7, sources=MOVING),
+    Fault(kept.keep_the_home_of_what_a_rule_keeps_in_the_pool, "keep", 7),
+    Fault(kept.have_a_rule_that_cannot_be_read, "structure", 7),
     Fault(form.move_twice, "transfer", 8, sources=MOVING),
     Fault(form.bring_what_is_there, "transfer", 8),
     Fault(form.move_a_byte_too_few, "transfer", 8, sources=MOVING),

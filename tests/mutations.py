@@ -85,6 +85,12 @@ def change_home(random: Random, schedule: Schedule) -> Schedule:
     return replace(schedule, homes=tuple(homes))
 
 
+def keep_by_rule(random: Random, schedule: Schedule) -> Schedule:
+    """The policy keeps a storage that the schedule may move."""
+    rule = {"name": random.choice(schedule.graph.storages).name, "action": "keep"}
+    return replace(schedule, policy={**schedule.policy, "rules": [rule]})
+
+
 def shorten_stay(random: Random, schedule: Schedule) -> Schedule:
     if not schedule.residencies:
         return schedule
@@ -174,6 +180,7 @@ MUTATIONS: tuple[Callable[[Random, Schedule], Schedule], ...] = (
     move_address,
     drop_transfer,
     change_home,
+    keep_by_rule,
     shorten_stay,
     swap_ops,
 )

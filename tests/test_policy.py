@@ -18,6 +18,7 @@ from hyperoffload_core.policy import (
     read_policy,
     rule_matches,
 )
+from tests.graphs import chain
 
 TEXT = """
 name = "mine"
@@ -176,3 +177,8 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_is_named_as_it_is_listed(name: str) -> None:
     assert PRESETS[name].name == name
+
+
+def test_a_rule_for_a_scope_says_where_no_op_has_one() -> None:
+    with pytest.raises(PolicyError, match=r"no scope is like that: no op of this graph has one$"):
+        match_rules(chain(2), Policy(rules=(Rule(scope="*/3-Block/*", action="keep"),)))

@@ -13,9 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hyperoffload_core
-from hyperoffload_core.schedule import Transfer
+from hyperoffload_core.passes.recomputation import Recomputation, recompute
+from hyperoffload_core.policy import match_rules, policy_from_document, policy_to_document
+from hyperoffload_core.schedule import Schedule, Transfer
 from hyperoffload_core.verifier import Rule, verify, violations
-from tests.faults import FAULTS, Fault
+from tests.faults import FAULTS, MOVING, Fault
+from tests.faults_of_keeping import some_rule_for, with_rule
 from tests.graphs import GraphBuilder
 from tests.naive_schedule import naive_schedule
 from tests.slow_events import breaks
@@ -44,6 +47,58 @@ def test_a_fault_is_caught_under_its_rule(fault: Fault, source: str) -> None:
             assert {v.form for v in found} == {"events"}
 
     caught()
+
+
+def leaves(s: Schedule, storage: int) -> bool:
+    """Whether a storage is moved, freed in between, or in the pool when the step starts."""
+    from_pool = s.graph.exists_at_start(storage) and s.homes[storage] == "pool"
+    stays = sum(r.storage == storage for r in s.residencies)
+    needed = stays > 0 or s.graph.lives_to_end(storage)
+    return any(t.storage == storage for t in s.transfers) or stays > 1 or (from_pool and needed)
+
+
+@pytest.mark.parametrize("source", MOVING)
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, SEEDS - 1), random=st.randoms(use_true_random=False))
+def test_what_cannot_move_must_not_move(source: str, seed: int, random: Random) -> None:
+    """GIVEN a valid schedule WHEN some storage cannot move where it is to run THEN that is a violation if it moves, and
+    the reason is said."""
+    schedule = valid_schedule(source, seed)
+    storage = random.choice(schedule.graph.storages).id
+    found = violations(schedule, fixed={storage: "a constant of the graph"})
+    assert [(v.rule, v.storage) for v in found] == [("keep", s) for s in (storage,) if leaves(schedule, s)]
+    assert all("although it cannot move: a constant of the graph" in str(v) for v in found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(0, SEEDS - 1))
+def test_the_verifier_reads_rules_as_the_compiler_does(random: Random, seed: int) -> None:
+    """GIVEN rules of every kind THEN just the storages are held to be kept for which the first rule says so."""
+    schedule = valid_schedule("naive", seed)
+    graph = schedule.graph
+    used = [s.id for s in graph.storages if graph.accesses[s.id]]
+    rules = [
+        some_rule_for(random, schedule, random.choice(used), random.choice(["keep", "offload", "auto"]))
+        for _ in range(random.randint(1, 4))
+    ]
+    policy = policy_from_document({"rules": rules})
+    kept = {s for s, action in enumerate(match_rules(graph, policy)) if action == "keep"}
+    found = violations(replace(schedule, policy=policy_to_document(policy)))
+    assert {v.storage for v in found} == {s for s in kept if leaves(schedule, s)}
+
+
+def test_an_op_reads_what_is_kept_and_not_a_copy_of_it() -> None:
+    b = GraphBuilder("kept")
+    x, a, y, out = b.storage("x", 8, "input"), b.storage("a", 8), b.storage("y", 8), b.storage("out", 8, "output")
+    b.op("forward", [x], [a])
+    b.op("other", [a], [y])
+    b.op("backward", [a, y], [out], "backward")
+    schedule = naive_schedule(recompute(b.graph(), [Recomputation((0,), 2, (2,))]))
+    verify(schedule)
+    found = violations(with_rule(schedule, {"name": "a", "action": "keep"}))
+    assert [(v.rule, v.storage) for v in found] == [("keep", a)]
+    assert "op 'backward' reads a copy of 'a', although rule 1 of the policy keeps it" in str(found[0])
+    assert [v.rule for v in violations(schedule, fixed={a: "small"})] == ["keep"]
 
 
 @pytest.mark.parametrize("source", SOURCES)

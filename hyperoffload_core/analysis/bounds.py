@@ -36,6 +36,9 @@ def smallest_feasible_limit(graph: Graph, kept: Collection[int] = ()) -> Smalles
     device) are on the device; when the step ends, its outputs and the kept storages are. Nothing else has to be: every
     other storage can be in the pool between any two ops, at whatever cost in time. So the maximum over ops is both
     necessary and, as `strategies.paging` shows by construction, sufficient.
+
+    With kept storages that are made in the step it counts their lives in captured order, and bytes only: as they never
+    change their addresses, there may be room for an op in bytes and not in one piece (`strategies.kept_places`).
     """
     return _smallest_limit(graph, kept) if kept else _smallest_limit_of_all(graph)
 

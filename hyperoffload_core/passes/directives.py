@@ -55,11 +55,13 @@ def plan_of_leaves(
     """Stays, transfers, link orders and predicted spans; `pack_plan` gives it addresses, whatever height they reach.
 
     ``durations_ns`` is indexed by op id. Of several leaves of one gap the last counts. With ``one_stream`` copies of
-    both directions follow one another even where the link is full duplex.
+    both directions follow one another even where the link is full duplex. What nothing uses stays where it is unless
+    its gap `WRAP` is left.
     """
     uses = uses_in_order(graph, order)
     wanted = {(leave.storage, leave.gap): leave for leave in leaves}
-    inserted = insert_cache_operators(graph, uses, *gap_sets(wanted, uses))
+    idle = [use.storage for use in uses if not use.positions]
+    inserted = insert_cache_operators(graph, uses, *gap_sets(wanted, uses, idle))
     directed = _Directed(uses, wanted, len(order), list(inserted.stays), list(inserted.transfers))
     held: _Held | None = None
     for index, stay in enumerate(inserted.stays):

@@ -44,7 +44,7 @@ def place_making_room(
                 raise
         turn += 1
         choices = choices | more
-        inserted = insert_cache_operators(problem.graph, uses, *gap_sets(choices, uses))
+        inserted = insert_cache_operators(problem.graph, uses, *gap_sets(choices, uses, problem.idle))
         placement = place(problem, inserted, limit_bytes)
 
 

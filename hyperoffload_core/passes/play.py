@@ -7,7 +7,7 @@ as memory allows, never before their bound.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +29,10 @@ class NoPlacementError(Exception):
 
 @dataclass(frozen=True)
 class Problem:
-    """One order of a graph on a hardware: what every placement of it needs. Lists are indexed by position."""
+    """One order of a graph on a hardware: what every placement of it needs. Lists are indexed by position.
+
+    ``idle`` are storages that nothing uses and that stay on the device all the same.
+    """
 
     graph: Graph
     order: tuple[int, ...]
@@ -37,6 +40,7 @@ class Problem:
     workspace_bytes: list[int]
     storage_bytes: list[int]
     hardware: Hardware
+    idle: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,13 @@ class Placement:
     data_wait_ns: list[int]
 
 
-def make_problem(graph: Graph, order: Sequence[int], durations_ns: Sequence[int], hardware: Hardware) -> Problem:
+def make_problem(
+    graph: Graph,
+    order: Sequence[int],
+    durations_ns: Sequence[int],
+    hardware: Hardware,
+    idle: Collection[int] = (),
+) -> Problem:
     return Problem(
         graph,
         tuple(order),
@@ -66,6 +76,7 @@ def make_problem(graph: Graph, order: Sequence[int], durations_ns: Sequence[int]
         [graph.ops[op].workspace_bytes for op in order],
         [s.bytes for s in graph.storages],
         hardware,
+        frozenset(idle),
     )
 
 

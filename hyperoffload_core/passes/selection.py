@@ -186,16 +186,20 @@ def find_candidates(problem: Problem, gaps: Gaps, estimate: Estimate, *, exact: 
     )
 
 
-def gap_sets(choices: Collection[Choice], uses: Sequence[Uses]) -> tuple[list[set[int]], set[int]]:
-    """Choices as `insertion.insert_cache_operators` takes them: gaps per storage, and storages at home in the pool."""
+def gap_sets(
+    choices: Collection[Choice], uses: Sequence[Uses], idle: Collection[int] = ()
+) -> tuple[list[set[int]], set[int]]:
+    """Choices as `insertion.insert_cache_operators` takes them: gaps per storage, and storages at home in the pool.
+
+    A persistent storage that nothing accesses needs no place on the device; the ``idle`` ones have one.
+    """
     left: list[set[int]] = [set() for _ in uses]
     pool_home = {storage for storage, index in choices if index == WRAP}
     for storage, index in choices:
         if index != WRAP:
             left[storage].add(index)
     for use in uses:
-        # A persistent storage that nothing accesses needs no place on the device.
-        if not use.positions and use.exists_at_start:
+        if not use.positions and use.exists_at_start and use.storage not in idle:
             pool_home.add(use.storage)
     return left, pool_home
 
@@ -210,6 +214,7 @@ def resident_slots(problem: Problem, uses: Sequence[Uses]) -> Integers:
         size = sizes[use.storage]
         change[0 if use.exists_at_start else use.positions[0] + 1] += size
         change[count + 2 if use.lives_to_end else use.positions[-1] + 2] -= size
+    change[0] += sum(sizes[storage] for storage in problem.idle)
     occupied = np.cumsum(np.array(change[: count + 2], np.int64))
     occupied[1 : count + 1] += np.array(problem.workspace_bytes, np.int64)
     return occupied

@@ -109,6 +109,8 @@ def _advice(graph: Graph, rule: Rule) -> str:
 def _listing(reason: str, pattern: str, known: Iterable[str]) -> str:
     """Near matches of a pattern: those that end like its longest literal part, then those that look like it."""
     names = sorted(known)
+    if not names:
+        return f"{reason}: no op of this graph has one"
     literal = max(pattern.replace("?", "*").split("*"), key=len).strip("/")
     last_parts: dict[str, str] = {}
     for name in names:

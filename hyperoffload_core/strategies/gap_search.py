@@ -197,7 +197,8 @@ class Search:
 
     def _placed(self, variant: Variant, choices: frozenset[Choice], rounds: int = 3) -> Solution | None:
         uses = variant.uses
-        inserted = insert_cache_operators(self.request.graph, uses, *gap_sets(choices, uses), variant.throughout)
+        sets = gap_sets(choices, uses, variant.problem.idle)
+        inserted = insert_cache_operators(self.request.graph, uses, *sets, variant.throughout)
         try:
             return Solution(variant, choices, place(variant.problem, inserted, self.target, rounds=rounds))
         except NoPlacementError:

@@ -36,9 +36,10 @@ from hyperoffload_core.passes.relocating import relocate
 from hyperoffload_core.passes.splitting import split_transfers
 from hyperoffload_core.strategies.base import Option, Request, Strategy
 from hyperoffload_core.strategies.gap_search import SMALL_OPS, Search
-from hyperoffload_core.strategies.paging import PagingSetup, farthest_next_use, least_recently_used, paged_plan
+from hyperoffload_core.strategies.paging import PagingSetup, farthest_next_use, least_recently_used
 from hyperoffload_core.strategies.planned import NEVER, plan_step_ns
 from hyperoffload_core.strategies.recomputing import with_recomputation
+from hyperoffload_core.strategies.settling import paged_plan
 from hyperoffload_core.strategies.solutions import Solution, Variant, variants_of
 
 _SECONDS = {"fast": 0.3, "normal": 0.8, "best": 20.0}

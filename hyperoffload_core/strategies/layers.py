@@ -84,6 +84,7 @@ def flowing_weights(
     for storage in weights:
         positions = uses[storage].positions
         if not positions:
+            leaves.append(Leave(storage, WRAP))
             continue
         for gap in (WRAP, *range(len(positions) - 1)):
             left, right = (positions[-1], positions[0]) if gap == WRAP else (positions[gap], positions[gap + 1])

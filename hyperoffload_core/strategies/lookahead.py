@@ -24,7 +24,8 @@ from hyperoffload_core.ir import storages_of
 from hyperoffload_core.passes.plan import Plan
 from hyperoffload_core.schedule import TransferKind
 from hyperoffload_core.strategies.base import Option, Request, Strategy
-from hyperoffload_core.strategies.paging import Paging, PagingSetup, Resident, on_demand_setup, settled_step
+from hyperoffload_core.strategies.paging import Paging, PagingSetup, Resident, on_demand_setup
+from hyperoffload_core.strategies.settling import settled_step
 
 
 def plan(request: Request) -> Plan:
@@ -40,7 +41,7 @@ def settled(request: Request) -> _LookAhead:
     """The step once it leaves the device as it found it, played but not finished. Raises `NoPlacementError`."""
     setup = on_demand_setup(request)
 
-    def step(start: dict[int, int]) -> _LookAhead:
+    def step(setup: PagingSetup, start: dict[int, int]) -> _LookAhead:
         request.check_cancelled()
         return _LookAhead(setup, start, request)
 

@@ -89,7 +89,11 @@ def remote_leaves(graph: Graph, uses: Sequence[Uses], actions: Sequence[Action],
     for use in uses:
         storage = graph.storages[use.storage]
         is_remote = actions[use.storage] == "offload" and storage.tensor_class in REMOTE_CLASSES
-        if not is_remote or not storage.persistent or not use.positions:
+        if not is_remote or not storage.persistent:
+            continue
+        if not use.positions:
+            count = len(graph.ops)  # away all the time: behind no op, and back for none
+            leaves.append(Leave(use.storage, WRAP, wait_before=count, fetch_after=count - 1))
             continue
         ahead, behind = distances.prefetch(storage.bytes), distances.release(storage.bytes)
         first, last = use.positions[0], use.positions[-1]

@@ -3,7 +3,8 @@
 The shared machinery of `reactive` and `lookahead` (victims by past use, copies on demand) and of the last resort of
 `hyperoffload` (victims by past or next use, copies as early as memory allows). A real allocator assigns addresses on
 the way. Because every storage of an op can be put out and brought back to a packed layout before the op, any limit
-down to the smallest feasible one (`analysis.bounds.smallest_feasible_limit`) is met.
+down to the smallest feasible one (`analysis.bounds.smallest_feasible_limit`) is met. What is kept and comes into being
+in the step may break that layout up; then its addresses are chosen ahead (`strategies.kept_places`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import heapq
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from hyperoffload_core.analysis.lifetimes import uses_in_order
 from hyperoffload_core.ir import Graph, Op, storages_of
@@ -23,8 +23,7 @@ from hyperoffload_core.passes.plan import Plan, PlannedTransfer, Stay
 from hyperoffload_core.passes.play import NoPlacementError
 from hyperoffload_core.schedule import Home, TransferKind
 from hyperoffload_core.strategies.base import Request
-
-_STEPS_TO_SETTLE = 4
+from hyperoffload_core.strategies.kept_places import WORKSPACE, KeptPlaces
 
 VictimKey = Callable[[int, int], int]
 """(position of the last use, position of the next use) -> sort key; the storage with the smallest is put out first."""
@@ -54,7 +53,7 @@ class Resident:
 @dataclass(frozen=True)
 class PagingSetup:
     """``kept`` storages never leave. With ``on_demand`` a copy starts when the op that needs it, or its memory, is
-    next; otherwise as soon as data and memory allow."""
+    next; otherwise as soon as data and memory allow. ``places`` are addresses chosen ahead, if any."""
 
     graph: Graph
     order: tuple[int, ...]
@@ -63,9 +62,7 @@ class PagingSetup:
     victim_key: VictimKey
     on_demand: bool
     half_duplex: bool
-
-
-P = TypeVar("P", bound="Paging")
+    places: KeptPlaces | None = None
 
 
 def on_demand_setup(request: Request) -> PagingSetup:
@@ -83,49 +80,6 @@ def on_demand_setup(request: Request) -> PagingSetup:
         on_demand=True,
         half_duplex=request.hardware.duplex == "half",
     )
-
-
-def paged_plan(setup: PagingSetup) -> Plan:
-    """Plan of the settled step. Raises `NoPlacementError`."""
-    return settled_step(setup, lambda start: Paging(setup, start)).finish()
-
-
-def settled_step(setup: PagingSetup, step: Callable[[dict[int, int]], P]) -> P:
-    """The steady state, played but not finished: what the step starts with on the device is what the step before left
-    there, at the same addresses. Where that does not settle, storages start the step in the pool and are put back there
-    at its end. ``step`` makes one from the addresses of what is on the device at its start. Raises `NoPlacementError`.
-    """
-    pinned = _pinned_addresses(setup)
-    handed_in = {s: offset for s, offset in pinned.items() if not setup.graph.storages[s].persistent}
-    start = pinned
-    for _ in range(_STEPS_TO_SETTLE):
-        try:
-            paging = step(start)
-        except NoPlacementError:  # what rests lies where inputs are put
-            break
-        paging.play()
-        resting = paging.resting() | handed_in
-        if resting == start:
-            return paging
-        start = resting
-    paging = step(pinned)
-    paging.play()
-    paging.write_back()
-    return paging
-
-
-def _pinned_addresses(setup: PagingSetup) -> dict[int, int]:
-    """Kept storages that are there at the start, packed from address 0: those that stay to the end by falling
-    alignment, then inputs, so that those last used first leave the highest addresses."""
-    graph, pinned, low = setup.graph, dict[int, int](), 0
-    uses = uses_in_order(graph, setup.order)
-    held = [s for s in setup.kept if graph.exists_at_start(s) and (graph.lives_to_end(s) or uses[s].positions)]
-    leaves_at = {s: -1 if graph.lives_to_end(s) else len(setup.order) - uses[s].positions[-1] for s in held}
-    for storage in sorted(held, key=lambda s: (leaves_at[s], -alignment_bytes(graph.storages[s].bytes), s)):
-        alignment = alignment_bytes(graph.storages[storage].bytes)
-        pinned[storage] = -(-low // alignment) * alignment
-        low = pinned[storage] + graph.storages[storage].bytes
-    return pinned
 
 
 class Paging:
@@ -236,7 +190,7 @@ class Paging:
                 if storage not in self.setup.kept:
                     self._put_out(storage, position)
             missing = [s for s in wanted if s not in self.resident]
-            placed = self._allocate(missing, workspace_bytes, set(wanted), position)
+            placed = self._lay(missing, workspace_bytes, position)
             if placed is None:
                 raise NoPlacementError
         for storage in missing:
@@ -245,26 +199,49 @@ class Paging:
                 after = position - 1 if self.setup.on_demand else self.left_at.get(storage, -1)
                 fetch = self._transfer("prefetch", storage, after)
             self.resident[storage] = Resident(placed[storage], position, fetch, self._tick())
-        return placed.get(-1)
+        return placed.get(WORKSPACE)
 
     def _allocate(
         self, storages: Iterable[int], workspace_bytes: int, wanted: set[int], position: int
     ) -> dict[int, int] | None:
-        """Addresses for all (the workspace under -1), putting out victims as needed; None where that is not enough."""
-        sizes = {s: self.sizes[s] for s in storages} | ({-1: workspace_bytes} if workspace_bytes else {})
+        """Addresses for all (of the workspace too), putting out victims as needed; None where that is not enough."""
+        sizes = self._sizes_of(storages, workspace_bytes)
+        fixed = {} if self.setup.places is None else self.setup.places.kept
         placed: dict[int, int] = {}
-        for storage in sorted(sizes, key=lambda s: (-alignment_bytes(sizes[s]), -sizes[s], s)):
-            offset = self.allocator.take(sizes[storage])
-            while offset is None:
-                victim = self._victim(wanted)
-                if victim is None:
-                    for other, low in placed.items():
-                        self.allocator.give_back(low, sizes[other])
-                    return None
-                self._put_out(victim, position)
-                offset = self.allocator.take(sizes[storage])
+        for storage in sorted(sizes, key=lambda s: (s not in fixed, -alignment_bytes(sizes[s]), -sizes[s], s)):
+            offset = self._take(sizes[storage], fixed.get(storage), wanted, position)
+            if offset is None:
+                for other, low in placed.items():
+                    self.allocator.give_back(low, sizes[other])
+                return None
             placed[storage] = offset
         return placed
+
+    def _take(self, size: int, at: int | None, wanted: set[int], position: int) -> int | None:
+        """An address for so many bytes, ``at`` it where that is given, putting out victims as needed."""
+        if at is not None:
+            for storage, resident in list(self.resident.items()):
+                overlaps = resident.offset < at + size and at < resident.offset + self.sizes[storage]
+                if overlaps and storage not in wanted and storage not in self.setup.kept:
+                    self._put_out(storage, position)
+            return at if self.allocator.take_at(at, size) else None
+        while (offset := self.allocator.take(size)) is None:
+            victim = self._victim(wanted)
+            if victim is None:
+                return None
+            self._put_out(victim, position)
+        return offset
+
+    def _lay(self, storages: Sequence[int], workspace_bytes: int, position: int) -> dict[int, int] | None:
+        """Addresses for all beside nothing but what is kept: those chosen ahead, if any."""
+        places = self.setup.places
+        if places is None:
+            return self._allocate(storages, workspace_bytes, set(storages), position)
+        sizes, at = self._sizes_of(storages, workspace_bytes), places.kept | places.of_op[position]
+        return {s: at[s] for s in sizes} if all(self.allocator.take_at(at[s], sizes[s]) for s in sizes) else None
+
+    def _sizes_of(self, storages: Iterable[int], workspace_bytes: int) -> dict[int, int]:
+        return {s: self.sizes[s] for s in storages} | ({WORKSPACE: workspace_bytes} if workspace_bytes else {})
 
     def _victim(self, wanted: set[int]) -> int | None:
         passed_over = []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hyperoffload_core.passes.plan import Plan
 from hyperoffload_core.strategies.base import Request, Strategy
-from hyperoffload_core.strategies.paging import on_demand_setup, paged_plan
+from hyperoffload_core.strategies.paging import on_demand_setup
+from hyperoffload_core.strategies.settling import paged_plan
 
 
 def plan(request: Request) -> Plan:

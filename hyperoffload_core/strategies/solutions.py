@@ -50,7 +50,8 @@ def variants_of(request: Request) -> list[Variant]:
     early = _releasing_early(graph) if request.options.get("reorder", True) else None
     for ordered in (early, _captured(graph)):
         if ordered is not None:
-            problem = make_problem(graph, ordered.order, request.durations_ns, request.hardware)
+            idle = [s for s in ordered.idle if request.actions[s] == "keep"]
+            problem = make_problem(graph, ordered.order, request.durations_ns, request.hardware, idle)
             gaps = find_gaps(problem, ordered.uses, request.actions, ordered.every_gap)
             variants.append(Variant(problem, ordered.uses, ordered.throughout, gaps))
     return variants
@@ -58,17 +59,20 @@ def variants_of(request: Request) -> list[Variant]:
 
 @dataclass(frozen=True)
 class _Ordered:
-    """An order of a graph's ops, with what of a `Variant` depends on nothing else."""
+    """An order of a graph's ops, with what of a `Variant` depends on nothing else. ``idle``: persistent storages that
+    nothing uses."""
 
     order: tuple[int, ...]
     uses: tuple[Uses, ...]
     throughout: Sequence[Stay | None]
     every_gap: Integers
+    idle: tuple[int, ...]
 
 
 def _ordered(graph: Graph, order: tuple[int, ...]) -> _Ordered:
     uses = uses_in_order(graph, order)
-    return _Ordered(order, uses, stays_throughout(uses), every_gap(uses, len(order)))
+    idle = tuple(use.storage for use in uses if not use.positions and use.lives_to_end)
+    return _Ordered(order, uses, stays_throughout(uses), every_gap(uses, len(order)), idle)
 
 
 @kept_with_graph

@@ -15,6 +15,7 @@ Rule = Literal[
     "limit",  # 6: live bytes and address space
     "address",  # 6: two stays alive at once share no byte
     "home",  # 7: where the step leaves storages
+    "keep",  # 7: what a rule keeps, or cannot move, stays on the device
     "transfer",  # 8: one transfer per storage, parts that cover it once
     "recompute",  # 1: a second run gives what the first gave, and no op of the graph is missing
     "deadlock",  # 9: nothing waits in a circle
