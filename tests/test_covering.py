@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from hyperoffload_core.analysis.lifetimes import uses_in_order
 from hyperoffload_core.hardware import Hardware, Link
@@ -30,3 +31,23 @@ def test_no_part_leaves_at_the_start_of_the_step_by_the_copy_of_the_part_at_home
     left = dict(zip(zip(candidates.storage.tolist(), candidates.index.tolist(), strict=True), parts, strict=True))
     assert left[state, WRAP] > 0.9
     assert left[state, -1] < 0.1
+
+
+def test_of_storages_alike_all_but_one_leave_whole_or_not_at_all() -> None:
+    b = GraphBuilder("states")
+    x, y = b.storage("x", 1, "input"), b.storage("y", 1)
+    states = [b.storage(f"state{number}", 100, "optimizer_state", True) for number in range(5)]
+    b.op("first", [x], [y])
+    b.op("middle", [y], [y], workspace=300)
+    b.op("update", [y, *states], states)
+    graph = b.graph()
+    order = tuple(range(len(graph.ops)))
+    problem, uses = make_problem(graph, order, [1] * len(order), SLOW), uses_in_order(graph, order)
+    gaps = find_gaps(problem, uses, ("auto",) * len(graph.storages))
+    candidates = find_candidates(problem, gaps, plain_estimate(problem), exact=False)
+    # 802 bytes are there in the middle of the step: half of the states has to leave.
+    parts = cover(problem, uses, candidates, 552, np.ones(len(candidates.bytes), np.bool_))
+    assert parts is not None
+    away = np.bincount(candidates.storage, parts, len(graph.storages))[states]
+    assert away.sum() == pytest.approx(2.5, abs=0.05)
+    assert sum(0.05 < part < 0.95 for part in away) <= 1

@@ -10,7 +10,7 @@ rounded (`choice.Choosing.round_off`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,11 +153,55 @@ def _parts(
         return result
     if not len(rows):
         return None
-    parts = _solve(problem, uses, c, rows, chosen, over, covers[rows], whole_seconds)
+    alike = _alike(problem, uses, c, rows, chosen, covers[rows]) if whole_seconds is None else [rows[None, :]]
+    # One storage stands for all that are alike: their average is a solution, too.
+    first = np.concatenate([group[0] for group in alike])
+    weight = np.concatenate([np.full(group.shape[1], len(group), np.float64) for group in alike])
+    parts = _solve(problem, uses, c, first, weight, chosen, over, covers[first], whole_seconds)
     if parts is None:
         return None
-    result[rows] = parts
+    ends = np.cumsum([group.shape[1] for group in alike])[:-1]
+    for group, part in zip(alike, np.split(parts, ends), strict=True):
+        result[group] = _spread(part, len(group), c.wrap[group[0]])
     return result
+
+
+def _spread(part: Floats, count: int, wrap: Flags) -> Floats:
+    """Parts of ``count`` storages alike that are ``part`` on average, all but one of them 0 or 1; shape (count, rows).
+
+    Homes in the pool come from the other end, so that a storage that leaves a gap keeps its home where that is enough.
+    """
+    place = np.arange(count)[:, None]
+    spread: Floats = np.clip(part * count - np.where(wrap, count - 1 - place, place), 0.0, 1.0)
+    return spread
+
+
+def _alike(
+    problem: Problem, uses: Sequence[Uses], c: Candidates, rows: Integers, chosen: Integers, covers: Flags
+) -> list[Integers]:
+    """The rows of storages that nothing in the program tells apart: arrays of shape (storages, rows of each)."""
+    storage, write = c.storage[rows], c.last_write[rows]
+    last = np.array([len(uses[s].positions) - 1 for s in storage.tolist()], np.int64)
+    traits = np.column_stack(
+        [
+            np.packbits(covers, axis=1),
+            c.bytes[rows],
+            np.searchsorted(chosen, c.need[rows]),
+            np.searchsorted(chosen, np.maximum(write + 1, 0), side="right"),
+            c.wrap[rows],
+            write < 0,
+            np.concatenate(([False], (storage[1:] == storage[:-1]) & (write[1:] == write[:-1]))),
+            np.where(c.index[rows] == last, 1, np.where(c.index[rows] == -1, 2, 0)),
+            c.high[rows] > len(problem.order),
+        ]
+    )
+    _, kind = np.unique(traits, axis=0, return_inverse=True)
+    kinds = kind.reshape(-1).tolist()
+    starts = np.flatnonzero(np.concatenate(([True], storage[1:] != storage[:-1]))).tolist()
+    groups: dict[tuple[int, ...], list[Integers]] = {}
+    for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
+        groups.setdefault(tuple(kinds[start:end]), []).append(rows[start:end])
+    return [np.stack(group) for group in groups.values()]
 
 
 def _solve(
@@ -165,15 +209,19 @@ def _solve(
     uses: Sequence[Uses],
     c: Candidates,
     rows: Integers,
+    weight: Floats,
     chosen: Integers,
     over: Integers,
     covers: Flags,
     whole_seconds: float | None,
 ) -> Floats | None:
+    """``weight``: how many storages each row stands for."""
     n, k = len(rows), len(chosen)
     binding = covers & (over > 0)[None, :]
     stored_of, stored_rows, stores = _stores(c, rows, chosen, binding)
+    stores = replace(stores, time_ns=stores.time_ns * weight[stored_rows])
     prefetches = _prefetches(c, rows, chosen, binding)
+    prefetches = replace(prefetches, time_ns=prefetches.time_ns * weight)
     m = n + len(stored_rows)
     durations = np.asarray(problem.durations_ns, np.float64)
     total = float(durations.sum())
@@ -189,7 +237,7 @@ def _solve(
         program.at_most([(m + slot, value) for slot, value in times.items()], limit, parts)
 
     unit = float(over.max())
-    size = c.bytes[rows].astype(np.float64)
+    size = c.bytes[rows] * weight
     for slot in range(k):
         if over[slot] > 0:
             add(-(size * covers[:, slot]) / unit, {}, -over[slot] / unit)
