@@ -308,6 +308,7 @@ def _extra_bytes(graph: Graph, lives: _Lives, item: Recomputation, storage: int)
                 last_use[read, writer] = op
             elif not graph.lives_to_end(read) and lives.last_read[read, writer] < item.before:
                 kept.add(read)  # an input of the step, which is there as long as somebody reads it
+    served = {(read, lives.writer_before(read, r)) for r in item.readers for read in graph.ops[r].reads}
     live, most = 0, 0
     ends: dict[int, int] = {}
     for op in item.ops:
@@ -315,7 +316,7 @@ def _extra_bytes(graph: Graph, lives: _Lives, item: Recomputation, storage: int)
             size = graph.storages[written].bytes
             live += size
             end = last_use.get((written, op), op)
-            if written != storage:
+            if (written, op) not in served:
                 ends[end] = ends.get(end, 0) + size
         most = max(most, live + graph.ops[op].workspace_bytes)
         live -= ends.get(op, 0)
