@@ -56,11 +56,12 @@ class Database:
 
 
 def open_database(path: Path | str, create: bool = True) -> Database:
-    """Open the file, create it when missing (unless told not to), migrate an older one, close abandoned runs.
+    """Open the file, create it in a folder that is there when missing (unless told not to), migrate an older one, close
+    abandoned runs.
     A file that cannot be written (a read-only file system, another person's folder) is opened for reading only.
 
-    Raises `DatabaseError`: missing (``create=False``), no database, of another program, of a newer version,
-    unwritable and not there or of an older schema, locked, disk full.
+    Raises `DatabaseError`: missing (``create=False``), in no folder, no database, of another program, of a newer
+    version, unwritable and not there or of an older schema, locked, disk full.
     """
     path = Path(path).expanduser().absolute()
     if path.is_dir():
@@ -68,10 +69,8 @@ def open_database(path: Path | str, create: bool = True) -> Database:
     if not path.exists():
         if not create:
             raise DatabaseError(f"there is no database at {path}; `hyperoffload demo` or `hyperoffload run` makes one")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DatabaseError(f"the folder {path.parent} cannot be made ({error.strerror})") from error
+        if not path.parent.is_dir():  # not made here: a mistyped path would go unnoticed
+            raise DatabaseError(f"there is no folder {path.parent} for a database; make it, or name another file")
     read_only = path.exists() and not can_be_written(path)
     database = Database(path, _reading_engine(path) if read_only else _engine(path), read_only)
     try:

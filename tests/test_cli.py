@@ -170,6 +170,21 @@ def test_serve_says_when_the_port_is_taken(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_serve_says_that_a_database_is_new_and_makes_no_folder_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """GIVEN a mistyped path THEN an empty dashboard is not served without a word."""
+    monkeypatch.setattr("app.dashboard.factory.serve", lambda *_, **__: None)
+    assert run(["serve", "--port", "18050", "--database", str(tmp_path / "runz.db")]) == 0
+    assert "runz.db is new: nothing is recorded in it yet" in capsys.readouterr().out.replace("\n", "")
+    assert run(["serve", "--port", "18050", "--database", str(tmp_path / "runz.db")]) == 0
+    assert "is new" not in capsys.readouterr().out
+    for command in (["serve"], ["compile", "tiny"], ["demo", "--no-serve"], ["runs"], ["sql", "select 1"]):
+        assert run([*command, "--database", str(tmp_path / "nowhere" / "x.db")]) == 2
+        assert re.search("there is no (folder|database)", capsys.readouterr().err.replace("\n", " "))
+    assert not (tmp_path / "nowhere").exists()
+
+
 @pytest.mark.mindspore
 def test_a_users_app_db_and_profiles_are_theirs_and_ours_are_ours(tmp_path: Path) -> None:
     folder = tmp_path / "own"

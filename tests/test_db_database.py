@@ -26,7 +26,7 @@ from db.recordings import RunDescription, record_profile
 
 
 def test_a_new_file_has_exactly_the_tables_of_the_models(tmp_path: Path) -> None:
-    database = open_database(tmp_path / "deep" / "er" / "runs.db")
+    database = open_database(tmp_path / "runs.db")
     with database.read() as connection:
         assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
 
@@ -136,8 +136,15 @@ def test_an_unwritable_folder_is_named(path: str) -> None:
 
 def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(DatabaseError, match=r"the folder .*file cannot be made"):
+    with pytest.raises(DatabaseError, match=r"there is no folder .*file for a database"):
         open_database(tmp_path / "file" / "runs.db")
+
+
+def test_no_folder_is_made_for_a_database(tmp_path: Path) -> None:
+    """A path that was not meant is noticed."""
+    with pytest.raises(DatabaseError, match=r"there is no folder .*experimnets for a database; make it, or"):
+        open_database(tmp_path / "experimnets" / "runs.db")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_locked_database_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,6 +190,7 @@ for change in (lambda: tag_runs(database, [1], ["x"]), lambda: compact(database)
 
 def test_a_database_on_a_read_only_file_system_is_opened_for_reading(tmp_path: Path) -> None:
     folder = tmp_path / "shelf"
+    folder.mkdir()
     path = folder / "runs.db"
     database = open_database(path)
     profile = profile_of(offload_schedule())

@@ -47,8 +47,11 @@ def serve_database(database: Path, host: str, port: int) -> None:
     from app.dashboard.factory import serve as serve_dashboard
     from db.database import open_database
 
+    new = not database.expanduser().exists()
     opened = open_database(database)  # an address is announced only for what can be served
     opened.close()
+    if new:
+        console.print(f"{opened.path} is new: nothing is recorded in it yet", markup=False)
     if opened.read_only:
         console.print(f"{opened.path} cannot be written here: it can be looked at, nothing can be saved", markup=False)
     shown = f"[{host}]" if ":" in host else host
