@@ -62,6 +62,7 @@ FIELDS = (*_TEXTS, *_SIZES, *_TIMES, *_COUNTS, "when", "age")
 _NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
 _AGES = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _TOKEN = re.compile(r'\s*(-?)(?:([A-Za-z_]+)\s*(<=|>=|<|>|=|:)\s*)?("[^"]*"?|\S+)')
+_UNFINISHED = re.compile(r"([A-Za-z_]+)(?:<=|>=|<|>|=|:)")
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "<": lambda a, b: a < b,
     "<=": lambda a, b: a <= b,
@@ -133,6 +134,9 @@ def parse_search(text: str) -> list[ColumnElement[bool]]:
 
 def _condition(minus: str, field: str | None, operator: str | None, quoted: str) -> ColumnElement[bool]:
     value = quoted.strip('"') if quoted.startswith('"') else quoted
+    unfinished = _UNFINISHED.fullmatch(quoted) if field is None else None
+    if unfinished is not None and unfinished[1].lower() in FIELDS:
+        raise SearchError(f"{quoted!r} needs a value behind it")
     if field is None or operator is None:
         condition = _anywhere(value)
     elif field.lower() in _TEXTS:
@@ -163,6 +167,8 @@ def _text(field: str, operator: str, value: str) -> ColumnElement[bool]:
 def _number(field: str, operator: str, value: str) -> ColumnElement[bool]:
     try:
         if field in _SIZES:
+            if value.isdecimal():
+                raise SearchError(f"{value!r} has no unit; write {field}{operator}{value}GiB, or MiB")
             return _shown(_SIZES[field], operator, parse_bytes(value))
         if field in _TIMES:
             return _shown(_TIMES[field], operator, _parse_ns(value))

@@ -186,12 +186,15 @@ def _choice(field: Field, word: str) -> str:
 
 
 def _quantity(field: Field, text: str, term: str) -> int:
-    """Bytes or ns; 0 needs no unit, sizes neither."""
+    """Bytes or ns; only 0 needs no unit."""
     if field.name == "at" and text.lower() == "peak":
         return PEAK
     if re.fullmatch(r"0+(?:\.0*)?", text):
         return 0
     if field.sort == "size":
+        if not text[-1:].isalpha():
+            # Bytes, for `parse_bytes`; who leaves the unit away means the one that pages show.
+            raise FilterError(f"{_short(term)}: a size has a number and a unit, such as {field.example}")
         try:
             return parse_bytes(text)
         except SizeError as error:

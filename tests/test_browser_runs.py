@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from browsing import Served, picture, serve, stop, watched
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from db.database import open_database
 from db.queries import get_run
@@ -122,3 +122,16 @@ def test_runs_are_found_tagged_archived_deleted_and_restored_and_asked_for_in_sq
     finally:
         context.close()
         stop(process)
+
+
+def test_a_page_that_takes_long_says_that_it_is_coming(page: Page, served: Served) -> None:
+    held: list[Route] = []
+    page.route("**/_dash-update-component*", lambda route: held.append(route))
+    page.goto(f"{served.address}/run/2")
+    coming = "() => { const look = getComputedStyle(document.querySelector('#_pages_content'), '::before');"
+    page.wait_for_function(f"{coming} return look.content.includes('Loading this page') && look.opacity === '1'; }}")
+    page.unroute("**/_dash-update-component*")
+    for route in held:
+        route.continue_()
+    expect(page.locator("#run-timeline")).to_be_visible()
+    assert page.evaluate(f"{coming} return look.content; }}") == "none"

@@ -71,6 +71,7 @@ def test_words_without_a_field_are_parts_of_names_and_quotes_keep_signs_together
         ("class:weight,", "lacks a value beside its comma"),
         ("blocking>1", "a time has a number and ns, us, ms or s"),
         ("size>big", "'big' is not a size"),
+        ("size>4", "a size has a number and a unit, such as size>4MiB"),
         ("size>99999999PB", "out of range"),
         ("slack<1e9s", "a time has a number"),
         ('name:"a', "has no closing quote"),

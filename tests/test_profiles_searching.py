@@ -84,7 +84,7 @@ def test_a_storage_moves_or_stays(step: Searchable) -> None:
     assert set(moved) == {f"layer{i}.hidden" for i in range(6)}
     assert not set(moved) & set(stays)
     assert all("weight" in n or "adam" in n for n in names(step, "is:persistent", "storage"))
-    assert names(step, f"size={40 * MIB} is:resident", "storage") == ["layer6.hidden", "layer7.hidden"]
+    assert names(step, f"size={40 * MIB}B is:resident", "storage") == ["layer6.hidden", "layer7.hidden"]
     assert set(names(step, "phase:optimizer", "storage")) >= {"layer0.adam", "layer0.gradient"}
 
 
