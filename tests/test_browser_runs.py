@@ -125,13 +125,17 @@ def test_runs_are_found_tagged_archived_deleted_and_restored_and_asked_for_in_sq
 
 
 def test_a_page_that_takes_long_says_that_it_is_coming(page: Page, served: Served) -> None:
-    held: list[Route] = []
-    page.route("**/_dash-update-component*", lambda route: held.append(route))
+    held: list[Route] | None = []
+
+    def hold(route: Route) -> None:
+        route.continue_() if held is None else held.append(route)
+
+    page.route("**/_dash-update-component*", hold)
     page.goto(f"{served.address}/run/2")
     coming = "() => { const look = getComputedStyle(document.querySelector('#_pages_content'), '::before');"
     page.wait_for_function(f"{coming} return look.content.includes('Loading this page') && look.opacity === '1'; }}")
-    page.unroute("**/_dash-update-component*")
-    for route in held:
+    answered, held = held, None
+    for route in answered:
         route.continue_()
     expect(page.locator("#run-timeline")).to_be_visible()
     assert page.evaluate(f"{coming} return look.content; }}") == "none"
