@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from hyperoffload_core.hardware import load_hardware
 from hyperoffload_core.policy import Policy, Rule
 from hyperoffload_core.simulator import simulate
 from hyperoffload_core.strategies import Cancelled
+from tests.dashboard_example import example_profile, example_schedule
 from tests.graphs import saving_layers, training
 
 
@@ -146,6 +148,20 @@ def test_a_changed_hardware_number_changes_durations_that_were_modelled(database
     assert sum(slower.durations.ns) > sum(plain.durations.ns)
     assert slower.hardware.link_in.bytes_per_s == 10**9
     assert slower.hardware.link_out == plain.hardware.link_out
+
+
+@pytest.mark.parametrize("stretch", [1.0, 0.5])
+def test_a_prediction_is_planned_again_with_the_durations_it_was_made_with(tmp_path: Path, stretch: float) -> None:
+    """In a session those of its own steps; else an unchanged policy would seem to change the step."""
+    schedule = example_schedule()
+    with closing(open_database(tmp_path / "session.db")) as opened:
+        profile = example_profile(schedule, stretch=stretch)
+        record_profile(opened, RunDescription("predicted", schedule, "example"), profile)
+        request = CompileRequest(model="run:1", policy=Policy())
+        durations = compile_problem(request, opened, lambda *_: None, lambda: False).durations
+    assert sum(durations.ns) == sum(profile.ops.end_ns - profile.ops.start_ns)
+    assert (durations.source == schedule.duration_source) == (stretch == 1.0)
+    assert schedule.duration_source in durations.source
 
 
 def test_the_planner_answers_like_the_function(planner: Planner, problem: Problem) -> None:
