@@ -59,7 +59,7 @@ def app(database: Database) -> Iterator[dash.Dash]:
 def block(app: dash.Dash, start: int = 0, sort: tuple[str, str] | None = None, **asked: str) -> dict[str, Any]:
     sorted_by = [{"colId": sort[0], "sort": sort[1]}] if sort else []
     request = {"startRow": start, "endRow": start + BLOCK_ROWS, "sortModel": sorted_by}
-    return call(app, "runs-grid.getRowsRequest", {"runs-grid.getRowsRequest": request, "runs-asked.data": asked})
+    return call(app, "runs-wanted.data", {"runs-wanted.data": request, "runs-asked.data": asked})
 
 
 def ids(answer: dict[str, Any]) -> list[int]:

@@ -64,7 +64,7 @@ def test_every_property_that_a_callback_takes_has_a_shape(app: dash.Dash) -> Non
         ),
         ("graph-hops.value", {"graph.data": {"run": 1, "query": {"op": "1"}}, "graph-stages.value": "both"}, ""),
         ("compare-tab.value", {"compare-by.value": "layer", "compare.data": {"runs": [1, 1], "baseline": 1}}, ""),
-        ("runs-grid.getRowsRequest", {"runs-asked.data": {}}, ""),
+        ("runs-wanted.data", {"runs-asked.data": {}}, ""),
         ("new-hardware.value", {}, ""),
     ],
 )

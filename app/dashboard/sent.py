@@ -237,7 +237,7 @@ SENT: dict[str, Any] = {
     "experiments-workload.value": str | None,
     "runs-asked.data": Texts,
     "runs-stamp.data": str,
-    "runs-grid.getRowsRequest": Asked | None,
+    "runs-wanted.data": Asked | None,
     "runs-grid.selectedRows": list[Ticked] | None,
     "runs-editing.data": Editing | None,
     "runs-undoable.data": Undoable | None,

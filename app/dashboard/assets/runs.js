@@ -64,6 +64,14 @@
       const empty = clicks.some(Boolean) ? ["", null, null, null, null, null] : Array(6).fill(dash_clientside.no_update);
       return [...empty, dash_clientside.no_update];
     },
+    // The first rows came with the page; all others are asked for.
+    rows: (request, first, asked) => {
+      const none = dash_clientside.no_update;
+      if (!request) return [none, none, none];
+      if (first && JSON.stringify(first.asked) === JSON.stringify(asked)) return [first.rows, none, null];
+      const { startRow, endRow, sortModel } = request;
+      return [none, { startRow, endRow, sortModel, at: performance.now() }, null];
+    },
     reload: () => {
       const api = grid();
       if (!api) return;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import dash
@@ -12,24 +12,17 @@ from dash import State as Given
 
 from app.dashboard import parts
 from app.dashboard.icons import icon
-from app.dashboard.pages import job_panel, runs_actions
+from app.dashboard.pages import job_panel, runs_actions, runs_rows
 from app.dashboard.pages.guard import guarded
 from app.dashboard.pages.runs_actions import MOST_COMPARED
 from app.dashboard.state import State, current_state
-from app.dashboard.views.runs import (
-    SHOWN,
-    SORTED_BY,
-    RunsAsked,
-    run_filter,
-    run_rows,
-    runs_asked_for,
-)
+from app.dashboard.views.runs import SHOWN, RunsAsked, runs_asked_for
 from app.demo import DEMO_MODEL, demo_request
 from app.jobs import job_view, start_run_job
 from db.curation import purge_expired
 from db.database import DatabaseError
-from db.queries import RunFilter, count_runs, list_runs, run_choices, runs_stamp
-from db.run_filter import FIELDS, SearchError
+from db.queries import RunFilter, count_runs, run_choices, runs_stamp
+from db.run_filter import FIELDS
 from profiles.plain import visible
 
 __all__ = ["MOST_COMPARED", "layout", "register"]
@@ -50,40 +43,9 @@ SEARCH_HELP = (
 def register(app: dash.Dash, shared: State) -> None:
     dash.register_page(__name__, path="/", title="Runs · HyperOffload", layout=guarded(layout))
     runs_actions.register(app, shared)
+    runs_rows.register(app, shared)
     if not shared.database.read_only:
         purge_expired(shared.database)
-
-    @app.callback(
-        Output("runs-grid", "getRowsResponse"),
-        Output("runs-count", "children"),
-        Output("runs-search", "error"),
-        Output("runs-table", "style"),
-        Output("runs-none", "children"),
-        Input("runs-grid", "getRowsRequest"),
-        Given("runs-asked", "data"),
-        prevent_initial_call=True,
-    )
-    def block(request: dict[str, Any] | None, data: dict[str, str]) -> Any:
-        if request is None:
-            return [dash.no_update] * 5
-        asked = _sorted_as(runs_asked_for(data), request.get("sortModel"))
-        where, start = run_filter(asked), int(request["startRow"])
-        try:
-            total = count_runs(shared.database, where)
-        except SearchError as error:
-            return {"rowData": [], "rowCount": 0}, "", str(error), {"--rows": 0}, _no_match(asked, "", misread=True)
-        column = asked.sort.removeprefix("-")
-        runs = list_runs(
-            shared.database,
-            where,
-            SORTED_BY[column],
-            asked.sort.startswith("-"),
-            limit=int(request["endRow"]) - start,
-            offset=start,
-        )
-        shown = f"{total:,} run{'s' if total != 1 else ''}"
-        none = None if total else _no_match(asked, _elsewhere(shared, asked))
-        return {"rowData": run_rows(runs), "rowCount": total}, shown, None, {"--rows": total}, none
 
     @app.callback(
         Output("runs-stamp", "data"),
@@ -135,6 +97,7 @@ def layout(**query: str) -> Any:
             [parts.head("Runs"), _empty(job, waiting=job is not None and not job_view(state.path, job).ended)]
         )
     asked = runs_asked_for(query)
+    first = runs_rows.rows(state, asked, 0, BLOCK_ROWS)
     job_shown = [html.Section(job_panel.job_panel(job), className="panel runs-job")] if job is not None else []
     return html.Div(
         [
@@ -145,13 +108,12 @@ def layout(**query: str) -> Any:
             ),
             html.Div(id="runs-notice"),
             *job_shown,
-            _filters(state, asked),
-            runs_actions.bar(asked.show),
+            _filters(state, asked, first.wrong),
+            runs_actions.bar(asked.show, first.words),
             html.Div(
-                [_grid(asked), html.Div(id="runs-none")],
-                id="runs-table",
-                style={"--rows": _count(state, asked)},
+                [_grid(asked), html.Div(first.none, id="runs-none")], id="runs-table", style={"--rows": first.total}
             ),
+            *runs_rows.stores(asked, first),
             runs_actions.dialogs(),
             dcc.Store(id="runs-asked", data=asdict(asked)),
             dcc.Store(id="runs-stamp", data=runs_stamp(state.database)),
@@ -168,7 +130,7 @@ def _cleared() -> list[Output]:
     return [Output(control.component_id, "value") for control in _controls()]
 
 
-def _filters(state: State, asked: RunsAsked) -> Any:
+def _filters(state: State, asked: RunsAsked, wrong: str | None) -> Any:
     choices = run_choices(state.database)
     selects = []
     for name, title in CHOICES.items():
@@ -193,6 +155,7 @@ def _filters(state: State, asked: RunsAsked) -> Any:
             dmc.TextInput(
                 id="runs-search",
                 value=asked.q,
+                error=wrong,
                 debounce=300,
                 placeholder="Search, or step<10ms tag:paper",
                 leftSection=icon("zoom"),
@@ -280,38 +243,6 @@ COLUMNS: list[dict[str, Any]] = [
     _text("tags", "Tags", width=104, cellRenderer="RunTags", sortable=False),
     _text("created", "When (UTC)", width=138),
 ]
-
-
-def _sorted_as(asked: RunsAsked, model: list[dict[str, str]] | None) -> RunsAsked:
-    """As the grid's headings say; a heading that is no longer sorted by means the newest first."""
-    if not model or model[0].get("colId") not in SORTED_BY:
-        return replace(asked, sort="-created")
-    return replace(asked, sort=("-" if model[0]["sort"] == "desc" else "") + model[0]["colId"])
-
-
-def _count(state: State, asked: RunsAsked) -> int:
-    try:
-        return count_runs(state.database, run_filter(asked))
-    except SearchError:
-        return 0
-
-
-def _elsewhere(state: State, asked: RunsAsked) -> str:
-    """Where matching runs are when the part of the list asked for holds none."""
-    found = [(show, count_runs(state.database, run_filter(replace(asked, show=show)))) for show in SHOWN]
-    there = [f"{count:,} {show}" for show, count in found if count and show != asked.show]
-    return f"There are {' and '.join(there)}." if there else ""
-
-
-def _no_match(asked: RunsAsked, elsewhere: str, misread: bool = False) -> Any:
-    if not asked.filtered:
-        return parts.state("empty", f"No {asked.show} run", elsewhere or "Nothing is here.")
-    button = parts.button("Clear the filter", {"type": "runs-clear", "at": "none"}, "close")
-    if misread:
-        return parts.state("warning", "The search is not understood", "What is wrong stands below its field.", button)
-    return parts.state(
-        "zoom", f"No {asked.show} run matches", elsewhere or "Try fewer words, or another field.", button
-    )
 
 
 def _job(state: State) -> int | None:

@@ -45,8 +45,8 @@ ACTIONS = {
 }
 
 
-def bar(show: str) -> Any:
-    """The row of actions above the table; the part of the list decides which are shown."""
+def bar(show: str, count: str) -> Any:
+    """The row of actions above the table, those of the part of the list that is shown; ``count`` says how many runs."""
     buttons = [
         html.Div(
             parts.button(text, {"runs-do": name}, shape, disabled=True),
@@ -62,7 +62,7 @@ def bar(show: str) -> Any:
             compare,
             *buttons,
             html.Span(id="runs-picked", className="hint"),
-            html.Span(id="runs-count", className="hint"),
+            html.Span(count, id="runs-count", className="hint"),
         ],
         id="runs-bar",
         className=f"runs-bar {show}",
