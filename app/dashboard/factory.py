@@ -19,6 +19,7 @@ from dash import State as Given
 
 from app.dashboard import parts
 from app.dashboard.icons import icon, logo
+from app.dashboard.opening import page_container
 from app.dashboard.pages import PAGES, run, runs
 from app.dashboard.scripts import Dashboard
 from app.dashboard.sent import unsent
@@ -159,7 +160,7 @@ def _shell(state: State) -> Any:
                     dmc.AppShellHeader(header),
                     dmc.AppShellMain(
                         html.Div(
-                            [html.Div(_read_only(state), id="database-told"), dash.page_container],
+                            [html.Div(_read_only(state), id="database-told"), page_container()],
                             id="page",
                             className="page",
                             tabIndex=-1,

@@ -19,6 +19,7 @@ import dash
 import flask
 from dash.fingerprint import check_fingerprint
 
+from app.dashboard.opening import layout_of_this
 from profiles.plotly_js import plotly_js
 
 # Where Dash looks for plotly.js: the one served there can draw what pages draw, and is a third of the size.
@@ -56,16 +57,15 @@ class Dashboard(dash.Dash):
         asked = tuple(_SCRIPT.findall(parts["scripts"]))
         scripts = self._orders.get(asked) or self._orders.setdefault(asked, self._arranged(asked))
         # What the renderer asks for first, and what the page will draw with.
-        early = [("fetch", "_dash-layout"), ("fetch", "_dash-dependencies")]
+        early, soon = [layout_of_this(), "_dash-dependencies"], []
         if CHARTS_FIRST.match(path):
-            early += [("script", PLOTLY), ("script", GRAPH)]
+            soon += [PLOTLY, GRAPH]
         later = [address for address in scripts if "/dash_ag_grid/" in address and GRIDS_LATER.match(path)]
         if not later and not NO_GRIDS.match(path):
-            early.append(("script", GRID))
-        links = [
-            f'<link rel="preload" as="{kind}" href="{self._address(file)}"{" crossorigin" if kind == "fetch" else ""}>'
-            for kind, file in early
-        ]
+            soon.append(GRID)
+        links = [f'<link rel="preload" as="fetch" href="{self._address(file)}" crossorigin>' for file in early]
+        # Named for assets/early.js.
+        links += [f'<meta name="soon" content="{self._address(file)}">' for file in soon]
         # Named for assets/later.js, which loads it for the first grid.
         links += [f'<meta name="grid-script" content="{address}">' for address in later]
         tags = [f'<script src="{address}"></script>' for address in scripts if address not in later]
@@ -81,11 +81,12 @@ class Dashboard(dash.Dash):
         base = [address for address in scripts if "/dash/deps/" in address]
         renderer = [address for address in scripts if "/dash-renderer/" in address]
         at = scripts.index(renderer[0])
-        own = [file.read_bytes() for file in sorted(_ASSETS.glob("*.js"))]
+        own = {file.name: file.read_bytes() for file in sorted(_ASSETS.glob("*.js"))}
+        first = own.pop("early.js")
         return [
-            self._join("base.js", [_of_package(address) for address in base]),
+            self._join("base.js", [first, *(_of_package(address) for address in base)]),
             *(address for address in scripts[:at] if address not in base),
-            self._join("own-and-dash-renderer.js", [*own, *(_of_package(address) for address in renderer)]),
+            self._join("own-and-dash-renderer.js", [*own.values(), *(_of_package(address) for address in renderer)]),
             # No page has a table of this kind: they have grids.
             *(address for address in scripts[at + 1 :] if "/dash_table/" not in address),
         ]

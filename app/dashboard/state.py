@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import flask
 
@@ -57,13 +56,6 @@ class State:
             with self._lock:
                 self._whole = (key, view)
             return view
-
-    def remembers(self, run_id: int, step: int | Literal["all"] | None) -> bool:
-        """Whether a step of a run is in memory: one by number, any for None, or all on one axis."""
-        with self._lock:
-            if step == "all":
-                return self._whole is not None and self._whole[0][0] == run_id
-            return any(run == run_id and step in (None, number) for run, number, _ in self._steps)
 
     def prediction(self, run_id: int) -> StepView:
         """What was predicted for a measured run: in its own session (with op durations of the same run) where that was

@@ -1,15 +1,15 @@
-// Pages with charts need plotly.js, which Dash asks for only when the first chart is there. It is loaded while the browser
-// waits for the page's content instead; until then the name holds a promise, which Dash waits for as well.
-if (/^\/(run|compare|experiments)\b/.test(window.location.pathname)) {
-  const config = JSON.parse(document.getElementById("_dash-config").textContent);
-  window.requestIdleCallback?.(() => {
-    if (window.Plotly) return;
-    window.Plotly = new Promise((resolve, reject) => {
-      const script = document.createElement("script");
-      script.src = `${config.requests_pathname_prefix}_dash-component-suites/plotly/package_data/plotly.min.js`;
-      script.onload = () => resolve(window.Plotly);
-      script.onerror = reject;
-      document.head.append(script);
-    });
-  });
+// The first page comes with the shell around it: what Dash fetches is named after the page (app/dashboard/opening.py).
+(() => {
+  const { fetch } = window;
+  const named = document.querySelector('link[rel="preload"][href*="_dash-layout?"]').getAttribute("href");
+  window.fetch = (address, ...settings) => {
+    if (address !== named.split("?")[0]) return fetch(address, ...settings);
+    window.fetch = fetch;
+    return fetch(named, ...settings);
+  };
+})();
+
+// Scripts that the page draws with: their compiling must not hold up those that come before them.
+for (const soon of document.querySelectorAll('meta[name="soon"]')) {
+  document.head.append(Object.assign(document.createElement("link"), { rel: "preload", as: "script", href: soon.content }));
 }

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
-import threading
 from dataclasses import replace
 from typing import Any
 
 import dash
-import flask
 from dash import Input, Output, dcc, html
 from dash import State as Given
 
@@ -61,20 +58,6 @@ def register(app: dash.Dash, shared: State) -> None:
     dash.register_page(__name__, path_template="/run/<run_id>", title=run_title("Run"), layout=guarded(layout))
     for panel in PANELS:
         panel.register(app, shared)
-
-    @app.server.before_request
-    def foresee() -> None:
-        """The step is read from the database while the browser reads the scripts."""
-        asked = re.fullmatch(r"/run/(\d{1,18})", flask.request.path)
-        if asked is None:
-            return
-        query = flask.request.args.to_dict()
-        if not shared.remembers(int(asked[1]), shown_of(query).step):
-            threading.Thread(target=read, args=(asked[1], query), name="foresee", daemon=True).start()
-
-    def read(run_id: str, query: dict[str, str]) -> None:
-        with app.server.app_context():
-            guarded(layout)(run_id=run_id, **query)
 
     @app.callback(Output("run-download", "data"), Input("run-export", "n_clicks"), RUN, prevent_initial_call=True)
     def export(clicks: int | None, run: dict[str, Any]) -> Any:

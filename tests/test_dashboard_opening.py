@@ -1,0 +1,87 @@
+"""The page that a browser opens first comes with the shell, the same that Dash's own callback on the address makes."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import dash
+import pytest
+from callbacks import call
+from dashboard_example import example_profile, example_schedule
+
+from app.dashboard.factory import create_app
+from db.database import open_database
+from db.recordings import RunDescription, record_profile
+
+HEADERS = {"Host": "127.0.0.1"}
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dash.Dash]:
+    path = tmp_path_factory.mktemp("opening") / "opening.db"
+    database, schedule = open_database(path), example_schedule()
+    record_profile(database, RunDescription("measured", schedule, "example"), example_profile(schedule, "measured", 2))
+    database.close()
+    made = create_app(path)
+    yield made
+    made.server.config["HYPEROFFLOAD"].database.close()
+
+
+def opened(app: dash.Dash, address: str) -> dict[str, Any]:
+    """Properties by id of the layout that a browser fetches which opens an address."""
+    client = app.server.test_client()
+    page = client.get(address, headers=HEADERS).get_data(as_text=True)
+    layout = re.search(r'<link rel="preload" as="fetch" href="([^"]*_dash-layout[^"]*)"', page)
+    assert layout is not None
+    found: dict[str, Any] = {}
+
+    def look(part: Any) -> None:
+        for below in part if isinstance(part, list) else part.values() if isinstance(part, dict) else ():
+            look(below)
+        if isinstance(part, dict) and isinstance(part.get("id"), str):
+            found[part["id"]] = part
+
+    look(client.get(html.unescape(layout[1]), headers=HEADERS).get_json())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "search"),
+    [
+        ("/", "?q=step%3C1s&sort=-step_ns"),
+        ("/run/1", ""),
+        ("/run/1", "?step=all&by=tier"),
+        ("/run/%3Cb%3E", "?q=%22%26%23%2B+%C3%A9"),
+        ("/sql", "?q=" + "select+1%3B" * 900),
+        ("/nowhere", ""),
+    ],
+)
+def test_what_the_shell_brings_is_what_the_address_asks_for(app: dash.Dash, path: str, search: str) -> None:
+    brought = opened(app, path + search)
+    values = {"_pages_location.pathname": path, "_pages_location.search": search}
+    asked = call(app, "_pages_location.pathname", values, "_pages_content")
+    assert brought["_pages_content"]["children"] == asked["_pages_content.children"]
+    assert brought["_pages_store"]["data"] == asked["_pages_store.data"]
+    # Else the browser would ask for it again.
+    assert (brought["_pages_location"]["pathname"], brought["_pages_location"]["search"]) == (path, search)
+
+
+def test_a_page_that_fails_is_left_to_the_callback_which_tells_why(
+    app: dash.Dash, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(**_: str) -> Any:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setitem(dash.page_registry["app.dashboard.pages.sql"], "layout", broken)
+    brought = opened(app, "/sql")
+    assert brought["_pages_content"].get("children") is None and "pathname" not in brought["_pages_location"]
+    assert "a fault" in caplog.text
+
+
+def test_the_shell_without_a_page_is_what_other_clients_get(app: dash.Dash) -> None:
+    shell = app.server.test_client().get("/_dash-layout", headers=HEADERS).get_json()
+    assert "runs-grid" not in json.dumps(shell)
