@@ -130,12 +130,13 @@ def test_a_page_that_takes_long_says_that_it_is_coming(page: Page, served: Serve
     def hold(route: Route) -> None:
         route.continue_() if held is None else held.append(route)
 
-    page.route("**/_dash-update-component*", hold)
-    page.goto(f"{served.address}/run/2")
-    coming = "() => { const look = getComputedStyle(document.querySelector('#_pages_content'), '::before');"
+    page.route("**/_dash-layout*", hold)
+    page.goto(f"{served.address}/run/2", wait_until="commit")
+    page.wait_for_selector("._dash-loading")
+    coming = "() => { const look = getComputedStyle(document.querySelector('._dash-loading'), '::before');"
     page.wait_for_function(f"{coming} return look.content.includes('Loading this page') && look.opacity === '1'; }}")
     answered, held = held, None
     for route in answered:
         route.continue_()
     expect(page.locator("#run-timeline")).to_be_visible()
-    assert page.evaluate(f"{coming} return look.content; }}") == "none"
+    expect(page.locator("._dash-loading")).to_have_count(0)
