@@ -205,7 +205,7 @@ def test_another_shape_is_refused_by_the_call_and_does_not_spoil_the_next() -> N
     step = training()
     before = values(step)
     ho.attach(step, training_schedule())
-    said = r"is .*\[32, 96\].* in the cell.*\[64, 96\].* in the schedule; compile the schedule again"
+    said = r"called with 2 inputs \(float32\[32, 96\].*, the schedule .* 2 inputs \(float32\[64, 96\].*\); compile the"
     with pytest.raises(AttachError, match=said) as error:
         step(*batches(32, 1)[0])
     assert "\n" not in str(error.value)
@@ -222,6 +222,29 @@ def test_what_depends_on_arguments_that_are_no_tensors_is_found_by_the_call() ->
         cell(x)
     assert bits(cell(x, True)) == expected
     ho.detach(cell)
+
+
+def test_a_schedule_for_fewer_inputs_is_warned_of_when_it_is_attached_and_refused_by_the_call() -> None:
+    """GIVEN a schedule for the network alone and the step that trains it THEN attach says what may be wrong: the others
+    may be no tensors, which only the call can tell."""
+    step, (x, y) = training(), batches()[0]
+    with pytest.warns(UserWarning, match="the cell takes 2 inputs, the schedule was made for 1: unless the others"):
+        ho.attach(step, compiled(net(), x, "90%"))
+    with pytest.raises(AttachError, match=r"is called with 2 inputs \(.*\), the schedule was made for 1 input \("):
+        step(x, y)
+    ho.detach(step)
+
+
+def test_shapes_set_for_the_cell_are_held_against_the_schedule_when_it_is_attached() -> None:
+    step, (x, y) = training(), batches(32, 1)[0]
+    step.set_inputs(x, y)
+    with pytest.raises(AttachError, match=r"has 2 inputs \(float32\[32, 96\].*, the schedule was made for 2 inputs \("):
+        ho.attach(step, training_schedule())
+    again = training()
+    again.set_inputs(*batches()[0])
+    ho.attach(again, training_schedule())
+    assert run(again, batches()) == plain_training()[0]
+    ho.detach(again)
 
 
 def test_a_cell_that_is_changed_once_it_is_attached_is_met_by_the_call_as_it_is() -> None:

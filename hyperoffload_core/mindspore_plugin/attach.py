@@ -31,7 +31,12 @@ from hyperoffload_core.mindspore_plugin import passes
 from hyperoffload_core.mindspore_plugin.chain import Chain, build_chain
 from hyperoffload_core.mindspore_plugin.edits import Plan, plan_text
 from hyperoffload_core.mindspore_plugin.fitting import PAGE_BYTES, AttachError, movable_storages, refuse_other_graph
-from hyperoffload_core.mindspore_plugin.foreseen import foreseen_graph, holds_for, refuse_open_shapes
+from hyperoffload_core.mindspore_plugin.foreseen import (
+    foreseen_graph,
+    holds_for,
+    refuse_inputs_set,
+    refuse_other_inputs,
+)
 from hyperoffload_core.mindspore_plugin.insertion import Editor, last_readers, tensor_roots
 from hyperoffload_core.mindspore_plugin.kernels import EVENT, Kernels, Session, load_kernels, open_session
 from hyperoffload_core.mindspore_plugin.nodes import LiveGraph, live_graph
@@ -171,6 +176,7 @@ class Attached:
 
     def graph_of(self, args: Sequence[Any]) -> LiveGraph:
         """The cell's graph for these inputs. Raises `AttachError` where it is another one than the schedule's."""
+        refuse_other_inputs(args, f"{self.name} is called with", self.schedule)
         live = live_graph(self.cell, args, self.schedule.graph.name)
         refuse_other_graph(live.graph, self.schedule.graph.original)
         return live
@@ -269,7 +275,7 @@ def attach(
         kernels = load_kernels(passes.prepare())
         passes.register("cpu")
         attached = Attached(target, cell, schedule, kernels, pool_folder, paced, marks, random_delay_ns)
-    refuse_open_shapes(cell, attached.name)
+    refuse_inputs_set(cell, attached.name, schedule)
     attached.live = live or foreseen_graph(cell, schedule)
     attached.forget_compiled()
     attached.replaced = {name: vars(cell)[name] for name in _REPLACED if name in vars(cell)}

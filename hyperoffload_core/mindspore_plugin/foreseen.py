@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,26 +18,48 @@ from hyperoffload_core.mindspore_plugin.nodes import LiveGraph, live_graph
 from hyperoffload_core.schedule import Schedule
 
 
-def refuse_open_shapes(cell: Any, name: str) -> None:
-    """Raise `AttachError` where ``set_inputs`` leaves a shape of the cell's inputs open."""
-    if any(-1 in t.shape or -2 in t.shape for t in _tensors(cell.get_inputs())):
+def refuse_inputs_set(cell: Any, name: str, schedule: Schedule) -> None:
+    """Raise `AttachError` where ``set_inputs`` leaves a shape of the cell's inputs open, or gives it other inputs than
+    the schedule has."""
+    given = cell.get_inputs()
+    if any(-1 in t.shape or -2 in t.shape for t in _tensors(given)):
         raise AttachError(
             f"{name} has inputs whose shape set_inputs leaves open, and a schedule is made for one shape; "
             "give set_inputs the shapes of the schedule, or do not call it"
+        )
+    if given:
+        refuse_other_inputs(list(given), f"{name} has", schedule)
+
+
+def refuse_other_inputs(args: Sequence[Any], who: str, schedule: Schedule) -> None:
+    """Raise `AttachError` where inputs that are all tensors are others than those of the schedule."""
+    wanted = [_shown(s.dtype, s.shape) for s in _inputs_of(schedule)]
+    given = [_shown(_dtype(a), a.shape) for a in args if isinstance(a, Tensor)]
+    if len(given) == len(args) and given != wanted:
+        raise AttachError(
+            f"{who} {_number(given)}, the schedule was made for {_number(wanted)}; "
+            "compile the schedule again for this model and these inputs"
         )
 
 
 def foreseen_graph(cell: Any, schedule: Schedule) -> LiveGraph | None:
     """The cell's graph for inputs like those of the schedule, None where these do not tell how it will be called.
 
-    Raises `AttachError` where it is another graph than the schedule's.
+    Raises `AttachError` where it is another graph than the schedule's. Warns where it can only be if inputs of the cell
+    are no tensors.
     """
-    inputs = [s for s in schedule.graph.original.storages if s.tensor_class == "input"]
+    inputs = _inputs_of(schedule)
     takes = _number_of_inputs(cell)
     if takes is not None and takes < len(inputs):
         raise AttachError(
             f"the cell takes {takes} inputs, the schedule was made for {len(inputs)}; "
             "compile the schedule again for this model and these inputs"
+        )
+    if takes is not None and takes > len(inputs):
+        warnings.warn(
+            f"the cell takes {takes} inputs, the schedule was made for {len(inputs)}: unless the others are no "
+            "tensors, its first call will refuse it",
+            stacklevel=4,
         )
     if takes != len(inputs):
         return None
@@ -65,6 +88,18 @@ def _number_of_inputs(cell: Any) -> int | None:
     passed_on = all(p.kind is p.VAR_POSITIONAL for p in parameters)
     network = getattr(cell, "network", None)
     return _number_of_inputs(network) if passed_on and isinstance(network, nn.Cell) else None
+
+
+def _inputs_of(schedule: Schedule) -> list[Storage]:
+    return [s for s in schedule.graph.original.storages if s.tensor_class == "input"]
+
+
+def _shown(dtype: str, shape: Sequence[int]) -> str:
+    return f"{dtype}{list(shape)}"
+
+
+def _number(inputs: Sequence[str]) -> str:
+    return f"{len(inputs)} input{'' if len(inputs) == 1 else 's'} ({', '.join(inputs)})" if inputs else "no input"
 
 
 def _like(storage: Storage) -> Tensor:
