@@ -9,6 +9,7 @@ import pytest
 from dashboard_example import MIB, example_profile, example_schedule
 
 from app.dashboard.pages.run_details import why_block
+from app.dashboard.pages.run_search import panel as search_panel
 from app.dashboard.views.alive import moment_view
 from app.dashboard.views.answers import answer_view
 from app.dashboard.views.clipping import clipped, sentence
@@ -92,14 +93,25 @@ def test_a_step_without_transfers_says_that_nothing_is_lost(still: StepView) -> 
     assert shown.head == "No time is lost to transfers: no op of this step waits for one (predicted)."
     assert shown.stalls == shown.causes == ()
     assert [h.label for h in highlights(still)] == ["Largest at the peak"]
+    assert "none, no op waits for a transfer" in str(search_panel(still, highlights(still)))
 
 
 def test_the_worst_stall_and_the_largest_storage_are_named_at_once(view: StepView) -> None:
     stall, largest = highlights(view)
     worst = view.explanation.lost.stalls[0]
     assert (stall.pick, stall.at_ns) == (("transfer", worst.transfer), worst.start_ns)
+    assert "none, no op waits" not in str(search_panel(view, highlights(view)))
     assert largest.pick[0] == "storage"
     assert "48.0 MiB" in largest.text
+
+
+@pytest.mark.parametrize(
+    ("op_ns", "words"),
+    [(0, "waiting for transfers up to the Prefetch of"), (18_000_000, "waiting for the Prefetch of")],
+)
+def test_a_stall_behind_a_queue_says_that_it_is_one(op_ns: int, words: str) -> None:
+    """Without compute the first wait is for all that the link carries before; beside long ops for one transfer."""
+    assert words in highlights(StepView(example_profile(example_schedule(op_ns=op_ns))))[0].text
 
 
 def test_the_bound_says_how_much_can_be_gained_at_most(view: StepView, schedule: Schedule) -> None:

@@ -91,6 +91,8 @@ def panel(view: StepView, best: Sequence[Highlight], text: str = "") -> Any:
         [html.Summary("What can be searched"), html.Div(id="run-search-help")], className="search-help"
     )
     first = [html.Span([html.B(h.label), ": ", lead(h.text, h.pick, h.place, h.at_ns)]) for h in best]
+    if not len(view.lanes.waiting.item):
+        first.insert(0, html.Span([html.B("Worst stall"), ": none, no op waits for a transfer"]))
     return html.Section(
         [
             html.Div(first, className="highlights") if first else None,

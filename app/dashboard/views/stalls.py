@@ -134,7 +134,11 @@ def highlights(view: StepView) -> list[Highlight]:
         start, end = int(waiting.start_ns[worst]), int(waiting.end_ns[worst])
         transfer = view.transfers[int(waiting.item[worst])]
         name = clipped(graph.storages[transfer.storage].name)
-        text = f"{format_ns(end - start)} at {format_ns(start)}, waiting for the {transfer.kind.title()} of {name}"
+        from_ns, to_ns = view.times["transfer"][transfer.id]
+        # One that waits for longer than its transfer takes waits for what the link carries before it, too.
+        behind = "transfers up to the" if end - start > to_ns - from_ns else "the"
+        move = f"{transfer.kind.title()} of {name}"
+        text = f"{format_ns(end - start)} at {format_ns(start)}, waiting for {behind} {move}"
         place = window_around((start, end), view.end_ns)
         found.append(Highlight("Worst stall", text, ("transfer", transfer.id), place, start))
     peak_ns = view.peak[0]
