@@ -173,7 +173,7 @@ def _predicted_durations(profile: Profile, run_id: int) -> Durations:
     first = ops.step == 0
     ns = [0] * len(schedule.durations_ns)
     for op, took in zip(ops.op[first].tolist(), (ops.end_ns - ops.start_ns)[first].tolist(), strict=True):
-        ns[op] = took
+        ns[op] = max(1, took)
     if tuple(ns) == tuple(schedule.durations_ns):
         return Durations(schedule.durations_ns, schedule.duration_source)
     return Durations(tuple(ns), f"those that run {run_id} was predicted with (planned: {schedule.duration_source})")

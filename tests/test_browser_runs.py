@@ -140,3 +140,12 @@ def test_a_page_that_takes_long_says_that_it_is_coming(page: Page, served: Serve
         route.continue_()
     expect(page.locator("#run-timeline")).to_be_visible()
     expect(page.locator("._dash-loading")).to_have_count(0)
+
+
+def test_half_a_window_has_all_of_the_header_on_one_line(page: Page, served: Served) -> None:
+    page.set_viewport_size({"width": 900, "height": 700})
+    page.goto(served.address)
+    expect(page.get_by_label("Switch between light and dark")).to_be_in_viewport()
+    feet = "[...document.querySelectorAll('header a, header button')].map((e) => e.getBoundingClientRect().bottom)"
+    assert max(page.evaluate(feet)) <= 56
+    assert page.evaluate("document.documentElement.scrollWidth") <= 900

@@ -9,6 +9,7 @@ no new figure.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from profiles import colours
@@ -138,3 +139,12 @@ def axis(**settings: Any) -> dict[str, Any]:
         "automargin": False,
         **settings,
     }
+
+
+def logarithmic(low: float, high: float) -> dict[str, Any]:
+    """Settings of a logarithmic axis on which every tick is a whole number to read: plotly's own leave the power of ten
+    away, so that a 5 below 1000 means 500."""
+    digits = (1, 2, 3, 5, 7) if high <= 50 * low else (1, 2, 5)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [digit * 10.0**power for power in powers for digit in digits]
+    return {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:,.12g}" for tick in ticks]}

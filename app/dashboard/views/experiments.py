@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -124,9 +123,7 @@ def _step_axis(values: Sequence[Sequence[float]], unit: Scale) -> dict[str, Any]
     title = {"text": f"Step time ({unit.unit})"}
     if high <= LINEAR_UP_TO * low:
         return theme.axis(title=title, rangemode="tozero")
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 3, 5, 7)]
-    return theme.axis(title=title, type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
+    return theme.axis(title=title, **theme.logarithmic(low, high))
 
 
 def _place(strategy: str, order: Sequence[str]) -> int:

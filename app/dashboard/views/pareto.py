@@ -62,7 +62,7 @@ def pareto(points: Sequence[Prediction], ground: Ground, marks: Sequence[Mark], 
     if measure == "step":
         values += [m.step_ns / 1e6 for m in marks] + [p.metrics.lower_bound_ns / 1e6 for p in met if p.metrics]
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
-    logarithmic = measure == "step" and low > 0 and high / low > LOG_FROM
+    span = (low, high) if measure == "step" and low > 0 and high / low > LOG_FROM else None
     traces: list[dict[str, Any]] = []
     for strategy in dict.fromkeys(p.strategy for p in points):
         own = sorted((p for p in met if p.strategy == strategy), key=lambda p: p.limit_bytes)
@@ -72,7 +72,7 @@ def pareto(points: Sequence[Prediction], ground: Ground, marks: Sequence[Mark], 
         traces.append(_failed(failed, low, unit))
     traces.append(_bound(met, unit) if measure == "step" else _limit_line(points, ground, unit))
     traces += [_mark(m, measure, number, unit) for number, m in enumerate(marks)]
-    return {"data": traces, "layout": _layout(ground, measure, logarithmic, bool(points), unit)}
+    return {"data": traces, "layout": _layout(ground, measure, span, bool(points), unit)}
 
 
 def unit_of(ground: Ground) -> Unit:
@@ -228,11 +228,14 @@ def _mark(mark: Mark, measure: Measure, number: int, unit: Unit) -> dict[str, An
     }
 
 
-def _layout(ground: Ground, measure: Measure, logarithmic: bool, drawn: bool, unit: Unit) -> dict[str, Any]:
+def _layout(
+    ground: Ground, measure: Measure, span: tuple[float, float] | None, drawn: bool, unit: Unit
+) -> dict[str, Any]:
+    """``span`` is what a logarithmic axis shows; None for one from 0 or as plotly chooses."""
     right = unit.top_bytes / unit.bytes
     y: dict[str, Any] = {"title": {"text": "step time, ms" if measure == "step" else f"device memory, {unit.title}"}}
-    if logarithmic:
-        y |= {"type": "log", "dtick": "D2"}
+    if span is not None:
+        y |= theme.logarithmic(*span)
     elif measure == "memory" or not drawn:
         y["rangemode"] = "tozero"
     shapes = [
