@@ -39,7 +39,7 @@ def plan_of(graph: Graph, limit: int, actions: dict[int, Action] | None = None, 
     inserted = insert_cache_operators(graph, uses, [set() for _ in graph.storages], set())
     placement = place(problem, inserted, limit)
     asked: list[Action] = [(actions or {}).get(s, "auto") for s in range(len(graph.storages))]
-    return place_making_room(problem, uses, asked, frozenset(), placement, limit, 0, lambda turn, _: turn < turns)
+    return place_making_room(problem, uses, asked, frozenset(), placement, limit, 0, lambda turn, *_: turn < turns)
 
 
 def test_a_block_that_finds_no_hole_makes_a_neighbour_leave() -> None:

@@ -28,15 +28,18 @@ _STOPPED = 4
 """Behind a search without an answer only one part in so many of what is left is spent: more blocks are harder."""
 _PROMOTIONS = 12
 """So often the blocks of a core that stick out are moved ahead and all of it is laid again."""
+_HURRY = 8
+"""In a hurry searches take one part in so many of what they may, and promotions one in half as many."""
 _BLOCKS_LAID = 50_000
 """No more attempts by first fit than these blocks make."""
 _CORE_ORDERS, _ORDERS = (1, 0, 3, 4), (1, 3, 0)
 """The sequences (of `firstfit.sequences`) in which a core and all blocks are laid."""
 
 
-def lay(problem: Problem, enough_bytes: int) -> Ints:
-    """Offsets of the lowest of some attempts, which end as soon as one is no higher than ``enough_bytes``."""
-    laying = _Laying(problem, enough_bytes)
+def lay(problem: Problem, enough_bytes: int, *, hurried: bool = False) -> Ints:
+    """Offsets of the lowest of some attempts, fewer if ``hurried``, which end as soon as one is no higher than
+    ``enough_bytes``."""
+    laying = _Laying(problem, enough_bytes, hurried)
     best, best_height = np.zeros(0, np.int64), -1
     for offsets in laying.attempts():
         height = height_of(problem, offsets)
@@ -51,8 +54,8 @@ def lay(problem: Problem, enough_bytes: int) -> Ints:
 class _Laying:
     """``below``: what an attempt has to stay below to be worth finishing."""
 
-    def __init__(self, problem: Problem, enough_bytes: int) -> None:
-        self.problem, self.enough = problem, enough_bytes
+    def __init__(self, problem: Problem, enough_bytes: int, hurried: bool) -> None:
+        self.problem, self.enough, self.hurried = problem, enough_bytes, hurried
         self.below = NO_TOP
         self.left = _BLOCKS_LAID
         self.orders = sequences(problem)
@@ -64,7 +67,7 @@ class _Laying:
         found = self._core_by_first_fit(core, goal)
         if found[0] <= goal:
             yield from self._around(core, found[1])
-        work = _SEARCH_WORK
+        work = _SEARCH_WORK // _HURRY if self.hurried else _SEARCH_WORK
         for share in _SEARCHED:
             searched = core if share == _NEARLY_FULL else core_of(self.problem, share)
             blocks, node_work = searched.problem.blocks, _NODE_WORK + searched.problem.blocks * searched.problem.slices
@@ -117,7 +120,7 @@ class _Laying:
         problem = core.problem
         overlaps, best = Overlaps(problem), found
         _, offsets, sequence = found
-        for _ in range(_PROMOTIONS):
+        for _ in range(2 * _PROMOTIONS // _HURRY if self.hurried else _PROMOTIONS):
             if self.left < problem.blocks or best[0] <= goal:
                 break
             self.left -= problem.blocks

@@ -24,12 +24,14 @@ def alignment_bytes(size: int) -> int:
     return lowest if lowest < _LARGEST_ALIGNMENT else _LARGEST_ALIGNMENT
 
 
-def assign_addresses(blocks: Sequence[Block], capacity_bytes: int | None = None) -> tuple[list[int], int]:
+def assign_addresses(
+    blocks: Sequence[Block], capacity_bytes: int | None = None, *, hurried: bool = False
+) -> tuple[list[int], int]:
     """Offsets of the blocks and the height they reach.
 
     Blocks that exist all the time lie at the bottom, the others as `packing.laying.lay` finds places for them. It ends
-    as soon as the height is the most that is alive at once or within the capacity. How much is tried depends on the
-    blocks only, so that the result does not depend on the machine.
+    as soon as the height is the most that is alive at once or within the capacity. How much is tried (less if
+    ``hurried``) depends on the blocks only, so that the result does not depend on the machine.
     """
     if not blocks:
         return [], 0
@@ -43,11 +45,11 @@ def assign_addresses(blocks: Sequence[Block], capacity_bytes: int | None = None)
     if not whole.all():
         rest = part_of(problem, ~whole)
         enough = rest.liveness_bound if capacity_bytes is None else max(rest.liveness_bound, capacity_bytes - base)
-        offsets[~whole] = base + lay(rest, enough)
+        offsets[~whole] = base + lay(rest, enough, hurried=hurried)
     return offsets.tolist(), height_of(problem, offsets)
 
 
-def pack_plan(graph: Graph, plan: Plan, capacity_bytes: int) -> tuple[Plan, int]:
+def pack_plan(graph: Graph, plan: Plan, capacity_bytes: int, *, hurried: bool = False) -> tuple[Plan, int]:
     """The plan with an address for every stay and workspace, and the height they reach.
 
     A persistent storage at home on the device ends the step where it began, so that the next step finds it there.
@@ -57,7 +59,7 @@ def pack_plan(graph: Graph, plan: Plan, capacity_bytes: int) -> tuple[Plan, int]
         tops += [o + graph.ops[plan.order[p]].workspace_bytes for p, o in plan.workspace_offsets]
         return plan, max(tops, default=0)
     parts = blocks_of_plan(graph, plan)
-    found, height = assign_addresses(parts.blocks, capacity_bytes)
+    found, height = assign_addresses(parts.blocks, capacity_bytes, hurried=hurried)
     return parts.assigned(plan, found), height
 
 

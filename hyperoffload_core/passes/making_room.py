@@ -27,11 +27,12 @@ def place_making_room(
     placement: Placement,
     limit_bytes: int,
     spared_bytes: int,
-    goes_on: Callable[[int, int], bool],
+    goes_on: Callable[[int, int, int], bool],
 ) -> Plan:
     """A plan with addresses within the limit that leaves the gaps in ``choices``, and more where holes run out.
 
-    ``goes_on(turn, step_ns)`` says whether to try again with more gaps, with which the step takes so long at least.
+    ``goes_on(turn, position, step_ns)`` says whether to try again with more gaps, where the step got stuck at the op at
+    that position and takes so long at least.
     Raises `NoPlacementError` when it does not, or where nothing more can leave.
     """
     turn = 0
@@ -40,7 +41,7 @@ def place_making_room(
             return place_with_addresses(problem, placement.inserted, placement.bounds, limit_bytes, spared_bytes)
         except NoHoleError as stuck:
             more = _room(problem, uses, actions, choices, placement, stuck)
-            if not more or not goes_on(turn, placement.step_ns):
+            if not more or not goes_on(turn, stuck.position, placement.step_ns):
                 raise
         turn += 1
         choices = choices | more

@@ -76,7 +76,8 @@ class Search:
                 variant.problem, variant.uses, self.request.actions, self._measured(before), self.target
             )
             for choosing in (measured, self._choosing(variant, Recipe(exact=False, link_weight=LINK_WEIGHT))):
-                self._try(variant, choosing.start_from(before.choices))
+                if self.best is None or not self._over():
+                    self._try(variant, choosing.start_from(before.choices))
             if self.best is not None:
                 self._search_near(self.best)
         least: dict[int, float] = {}
@@ -108,7 +109,8 @@ class Search:
 
     def _over(self) -> bool:
         self.request.check_cancelled()
-        return self._at_bound() or time.process_time() >= self.deadline
+        enough = self._at_bound() or (self.effort == "fast" and self._near())
+        return enough or time.process_time() >= self.deadline
 
     def _near(self) -> bool:
         """Whether what may still be gained is not worth much time."""
@@ -122,8 +124,12 @@ class Search:
         return len(self.request.graph.ops) <= SMALL_OPS
 
     def _recipes(self) -> tuple[Recipe, ...]:
-        """All gaps at once come second where time is over before all recipes have been followed."""
-        return (*RECIPES, *IN_PARTS) if self._small() else (RECIPES[0], IN_PARTS[0], *RECIPES[1:], *IN_PARTS[1:])
+        """All gaps at once come second where time is over before all recipes have been followed, and first where one
+        has to do: they take less time."""
+        if self._small():
+            return (*RECIPES, *IN_PARTS)
+        first = (IN_PARTS[0], RECIPES[0]) if self.effort == "fast" else (RECIPES[0], IN_PARTS[0])
+        return (*first, *RECIPES[1:], *IN_PARTS[1:])
 
     def _choosing(self, variant: Variant, recipe: Recipe, margin_bytes: int = 0) -> Choosing:
         key = (id(variant), recipe.exact)

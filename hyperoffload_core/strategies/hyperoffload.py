@@ -72,8 +72,8 @@ _MUCH_OF_IT = 0.8
 _NEARLY = 0.01
 """A large graph's first solution is played with an allocator, and a later one packed, only if the addresses stuck out
 by no more than this part."""
-_FAR_OUT = 0.02
-"""Where they stuck out by more, a step of room is left out."""
+_FAR_OUT, _FAR_IN_A_HURRY = 0.02, 0.05
+"""Where they stuck out by more, a step of room is left out; in a hurry less is tried to make them fit."""
 _WORTH_ANOTHER = 0.01
 """Addresses that make the step longer by no more than this part are good enough."""
 _NEAR = 1.25
@@ -109,6 +109,7 @@ def _plan(request: Request, bound: int) -> Plan:
     seconds = _SECONDS[effort] * (1 if small else _SHARE_OF_OTHERS)
     exact = bool(request.options.get("exact", True)) and _searchable(request)
     search_seconds = min(seconds, _SECONDS_AHEAD) if exact else seconds
+    far_out = _FAR_IN_A_HURRY if _hurried(request) else _FAR_OUT
     best: Solution | None = None
     found: Plan | None = None
     sticks_out, step_ns = 0.0, NEVER
@@ -135,7 +136,8 @@ def _plan(request: Request, bound: int) -> Plan:
         request.progress((attempt + 0.7) / len(_MARGINS), "assigning addresses")
         placed_ns = best.placement.step_ns
         if attempt == 0 or sticks_out <= _NEARLY or small:
-            packed, height = pack_plan(request.graph, to_plan(best.variant.problem, best.placement), limit)
+            planned = to_plan(best.variant.problem, best.placement)
+            packed, height = pack_plan(request.graph, planned, limit, hurried=_hurried(request))
             sticks_out = height / limit - 1
             if height <= limit:
                 tried.append(_Tried(best, target, sticks_out))
@@ -154,7 +156,7 @@ def _plan(request: Request, bound: int) -> Plan:
         late = time.process_time() >= hurry
         if step_ns <= placed_ns * (1 + _WORTH_ANOTHER) or (late and found is not None and not small):
             break
-        attempt, following = attempt + 1, following + (2 if (late if small else sticks_out > _FAR_OUT) else 1)
+        attempt, following = attempt + 1, following + (2 if (late if small else sticks_out > far_out) else 1)
         if following >= len(_MARGINS):
             break
         margin = max(_MARGINS[following], margin + jump)
@@ -241,6 +243,11 @@ def _exchanged(request: Request, bound: int, tried: Sequence[_Tried], step_ns: i
     return plans
 
 
+def _hurried(request: Request) -> bool:
+    """Whether a person waits for the plan of a graph for which everything takes a while."""
+    return request.options.get("effort") == "fast" and len(request.graph.ops) > SMALL_OPS
+
+
 def _searchable(request: Request) -> bool:
     return len(request.graph.ops) <= MOST_OPS and len(request.graph.storages) <= MOST_STORAGES
 
@@ -260,14 +267,15 @@ def _paged(
     """Plans by paging, one per order and victim rule.
 
     Given the ``step_ns`` of a plan there already is: none where it cannot be beaten, or where rules say what has to
-    leave, which paging does not follow.
+    leave, which paging does not follow. In a hurry one plan, only if there is none.
     """
+    hurried = _hurried(request)
     near = not _searchable(request) and step_ns is not None and step_ns <= bound * _NEAR
-    if step_ns is not None and (step_ns <= bound or near or "offload" in request.actions):
+    if step_ns is not None and (step_ns <= bound or near or hurried or "offload" in request.actions):
         return []
     plans = []
-    for variant in variants:
-        for victim_key in (farthest_next_use, least_recently_used):
+    for variant in variants[:1] if hurried else variants:
+        for victim_key in (farthest_next_use,) if hurried else (farthest_next_use, least_recently_used):
             request.check_cancelled()
             setup = PagingSetup(
                 graph=request.graph,
@@ -300,16 +308,19 @@ def _relocated(request: Request, solution: Solution, bound: int) -> Plan | None:
 
 def _with_addresses(request: Request, solution: Solution, target_bytes: int, least_ns: int) -> list[Plan]:
     """The solution placed again with a real allocator, with more gaps where its holes run out, as long as the step may
-    get shorter than ``least_ns``; of a large graph the first such plan."""
+    get shorter than ``least_ns``; of a large graph the first such plan; in a hurry as long as it gets on."""
     small = len(request.graph.ops) <= SMALL_OPS
     turns = _REPAIRS if small else _REPAIRS_OF_LARGE
-    plans = []
+    plans, hurried = [], _hurried(request)
     spares = (0, request.limit_bytes - target_bytes, int(request.limit_bytes * _SPARED))
     for spared in spares if small else spares[:1]:
         request.check_cancelled()
+        furthest = -1
 
-        def goes_on(turn: int, step_ns: int, least_ns: int = least_ns) -> bool:
-            return turn < turns and step_ns < least_ns
+        def goes_on(turn: int, position: int, step_ns: int, least_ns: int = least_ns) -> bool:
+            nonlocal furthest
+            further, furthest = position > furthest, max(position, furthest)
+            return turn < turns and step_ns < least_ns and (further or not hurried)
 
         with suppress(NoPlacementError):
             plan = place_making_room(
