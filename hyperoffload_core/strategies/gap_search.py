@@ -55,6 +55,11 @@ _ROUNDS = 12
 """Rounds of the search for better gaps between two placements."""
 
 
+def in_a_hurry(request: Request) -> bool:
+    """Whether a person waits for the plan of a graph for which everything takes a while."""
+    return request.options.get("effort") == "fast" and len(request.graph.ops) > SMALL_OPS
+
+
 class Search:
     """The best solution so far within ``target`` bytes, and the ways to a better one, cheapest first."""
 
@@ -109,7 +114,7 @@ class Search:
 
     def _over(self) -> bool:
         self.request.check_cancelled()
-        enough = self._at_bound() or (self.effort == "fast" and self._near())
+        enough = self._at_bound() or (in_a_hurry(self.request) and self._near())
         return enough or time.process_time() >= self.deadline
 
     def _near(self) -> bool:
@@ -128,7 +133,7 @@ class Search:
         has to do: they take less time."""
         if self._small():
             return (*RECIPES, *IN_PARTS)
-        first = (IN_PARTS[0], RECIPES[0]) if self.effort == "fast" else (RECIPES[0], IN_PARTS[0])
+        first = (IN_PARTS[0], RECIPES[0]) if in_a_hurry(self.request) else (RECIPES[0], IN_PARTS[0])
         return (*first, *RECIPES[1:], *IN_PARTS[1:])
 
     def _choosing(self, variant: Variant, recipe: Recipe, margin_bytes: int = 0) -> Choosing:

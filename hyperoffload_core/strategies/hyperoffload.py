@@ -35,7 +35,7 @@ from hyperoffload_core.passes.play import NoPlacementError
 from hyperoffload_core.passes.relocating import relocate
 from hyperoffload_core.passes.splitting import split_transfers
 from hyperoffload_core.strategies.base import Option, Request, Strategy
-from hyperoffload_core.strategies.gap_search import SMALL_OPS, Search
+from hyperoffload_core.strategies.gap_search import SMALL_OPS, Search, in_a_hurry
 from hyperoffload_core.strategies.paging import PagingSetup, farthest_next_use, least_recently_used
 from hyperoffload_core.strategies.planned import NEVER, plan_step_ns
 from hyperoffload_core.strategies.recomputing import with_recomputation
@@ -109,7 +109,7 @@ def _plan(request: Request, bound: int) -> Plan:
     seconds = _SECONDS[effort] * (1 if small else _SHARE_OF_OTHERS)
     exact = bool(request.options.get("exact", True)) and _searchable(request)
     search_seconds = min(seconds, _SECONDS_AHEAD) if exact else seconds
-    far_out = _FAR_IN_A_HURRY if _hurried(request) else _FAR_OUT
+    far_out = _FAR_IN_A_HURRY if in_a_hurry(request) else _FAR_OUT
     best: Solution | None = None
     found: Plan | None = None
     sticks_out, step_ns = 0.0, NEVER
@@ -137,7 +137,7 @@ def _plan(request: Request, bound: int) -> Plan:
         placed_ns = best.placement.step_ns
         if attempt == 0 or sticks_out <= _NEARLY or small:
             planned = to_plan(best.variant.problem, best.placement)
-            packed, height = pack_plan(request.graph, planned, limit, hurried=_hurried(request))
+            packed, height = pack_plan(request.graph, planned, limit, hurried=in_a_hurry(request))
             sticks_out = height / limit - 1
             if height <= limit:
                 tried.append(_Tried(best, target, sticks_out))
@@ -243,11 +243,6 @@ def _exchanged(request: Request, bound: int, tried: Sequence[_Tried], step_ns: i
     return plans
 
 
-def _hurried(request: Request) -> bool:
-    """Whether a person waits for the plan of a graph for which everything takes a while."""
-    return request.options.get("effort") == "fast" and len(request.graph.ops) > SMALL_OPS
-
-
 def _searchable(request: Request) -> bool:
     return len(request.graph.ops) <= MOST_OPS and len(request.graph.storages) <= MOST_STORAGES
 
@@ -269,7 +264,7 @@ def _paged(
     Given the ``step_ns`` of a plan there already is: none where it cannot be beaten, or where rules say what has to
     leave, which paging does not follow. In a hurry one plan, only if there is none.
     """
-    hurried = _hurried(request)
+    hurried = in_a_hurry(request)
     near = not _searchable(request) and step_ns is not None and step_ns <= bound * _NEAR
     if step_ns is not None and (step_ns <= bound or near or hurried or "offload" in request.actions):
         return []
@@ -311,7 +306,7 @@ def _with_addresses(request: Request, solution: Solution, target_bytes: int, lea
     get shorter than ``least_ns``; of a large graph the first such plan; in a hurry as long as it gets on."""
     small = len(request.graph.ops) <= SMALL_OPS
     turns = _REPAIRS if small else _REPAIRS_OF_LARGE
-    plans, hurried = [], _hurried(request)
+    plans, hurried = [], in_a_hurry(request)
     spares = (0, request.limit_bytes - target_bytes, int(request.limit_bytes * _SPARED))
     for spared in spares if small else spares[:1]:
         request.check_cancelled()
