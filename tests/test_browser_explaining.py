@@ -49,6 +49,7 @@ def test_a_search_leads_to_a_transfer_to_its_reason_and_to_an_answer(page: Page,
     answer = page.locator("#run-answer")
     expect(answer).to_contain_text("What if: link")
     expect(answer).to_contain_text("Step (predicted)")
+    expect(answer).to_be_in_viewport(ratio=0.5)
     if PICTURES is not None:
         page.locator("#run-stalls").evaluate("panel => { panel.scrollIntoView(); window.scrollBy(0, -72); }")
         page.wait_for_timeout(500)

@@ -18,9 +18,29 @@ document.addEventListener("click", (event) => {
     window.dash_clientside.set_props("run-search", { value: find });
     document.getElementById("run-search")?.scrollIntoView({ block: "center" });
   }
-  if (ask !== undefined) bring("run-answer");
+  if (ask !== undefined) {
+    bring("run-answer");
+    bringAnswer();
+  }
   if (place) document.getElementById(place)?.scrollIntoView({ block: "start" });
 });
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && event.target.id === "run-question") bringAnswer();
+});
+
+// An answer takes a while, and its place is at the foot of the details: it is brought into sight when it is there.
+function bringAnswer() {
+  const before = document.getElementById("run-answer")?.innerHTML;
+  const details = document.getElementById("run-details");
+  if (!details) return;
+  new MutationObserver((_, seen) => {
+    const answer = document.getElementById("run-answer");
+    if (!answer?.firstChild || answer.innerHTML === before) return;
+    seen.disconnect();
+    answer.scrollIntoView({ block: "nearest" });
+  }).observe(details, { childList: true, subtree: true, characterData: true });
+}
 
 // The bar that names what is picked is there while its details are out of sight.
 let watching = false;
