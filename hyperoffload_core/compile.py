@@ -103,6 +103,9 @@ def compile_schedule(
         note = f"planned with {len(fixed)} storages ({format_bytes(size)}) that cannot move: {reasons}"
         schedule = replace(schedule, notes=(*schedule.notes, note))
     over = 0 if strategy.keeps_limit else schedule.metrics.reserved_bytes - limit_bytes
+    if over > 0 and strategy.leaves and not (plan.notes or schedule.transfers) and plan.graph is None:
+        note = f"nothing but {strategy.leaves} leaves the device under this strategy, and here none of it does"
+        schedule = replace(schedule, notes=(*schedule.notes, note))
     if over > 0:
         note = f"over the memory limit of {format_bytes(limit_bytes)} by {format_bytes(over)}"
         schedule = replace(schedule, notes=(*schedule.notes, note))

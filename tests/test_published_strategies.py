@@ -17,7 +17,7 @@ from hyperoffload_core.ir import Graph
 from hyperoffload_core.policy import Policy, Rule
 from hyperoffload_core.strategies import STRATEGIES, StrategyError, resolve_options
 from hyperoffload_core.strategies.base import OptionValue
-from tests.graphs import TINY, TINY_HALF, graphs, training
+from tests.graphs import TINY, TINY_HALF, adjacent_layers, graphs, training
 
 PUBLISHED = (
     "functorch",
@@ -119,3 +119,14 @@ def test_no_number_is_taken_that_cannot_be_computed_with(name: str) -> None:
                 resolve_options(strategy, {option.name: 10**23})
             with pytest.raises(StrategyError, match="it takes a whole number"):
                 resolve_options(strategy, {option.name: nan})
+
+
+@pytest.mark.parametrize("name", [n for n, s in STRATEGIES.items() if not s.keeps_limit and n != "none"])
+def test_a_strategy_that_has_nothing_to_move_says_why_beside_by_how_much_it_fails(name: str) -> None:
+    """GIVEN inference through weights under half of what it needs THEN what moves nothing says what it would move."""
+    graph = adjacent_layers()
+    policy = Policy(memory_limit="50%", strategy=name)
+    schedule = compile_schedule(graph, Durations((100,) * len(graph.ops), "made up"), TINY, policy)
+    why = [note for note in schedule.notes if not note.startswith("over the memory limit")]
+    assert len(schedule.notes) == len(why) + 1
+    assert why or schedule.transfers

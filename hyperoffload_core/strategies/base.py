@@ -79,7 +79,8 @@ class Strategy:
 
     With ``keeps_limit`` the plan meets the memory limit or `NoPlacementError` is raised. Without it the strategy may
     return a plan that is over the limit, as the system it stands for would run out of memory; the schedule then says
-    by how much.
+    by how much. ``leaves`` says what alone may leave the device under it, "" where it says so in notes of its own or
+    anything may.
     """
 
     name: str
@@ -89,3 +90,4 @@ class Strategy:
     plan: Callable[[Request], Plan]
     options: tuple[Option, ...] = ()
     keeps_limit: bool = False
+    leaves: str = ""

@@ -83,6 +83,7 @@ STRATEGY = Strategy(
     help="Every k-th subgroup of optimizer states is copied ahead while the others take their turn.",
     source="Deep Optimizer States, arXiv 2410.21316.",
     plan=plan,
+    leaves="optimizer states and gradients of parameter updates",
     options=(
         Option("sub_group_size", 100_000_000, "Parameter elements per subgroup.", minimum=1),
         Option("update_stride", 2, "Every how many subgroups one is the device's.", minimum=1),

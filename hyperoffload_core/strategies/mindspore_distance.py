@@ -50,5 +50,6 @@ STRATEGY = Strategy(
     help="Values with far-apart uses leave; copies are issued a fixed number of ops ahead.",
     source="mindspore-ai/mindspore, static pass of HyperOffload (hierarchical_memory.cc); knobs of MindSpore 2.10.",
     plan=plan,
+    leaves="what is used again more than SELECT_DISTANCE ops later, and parameters that a rule offloads",
     options=OPTIONS,
 )

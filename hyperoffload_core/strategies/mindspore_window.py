@@ -220,6 +220,7 @@ STRATEGY = Strategy(
     help="At run time the values used farthest in the future leave; compute waits for each copy-out.",
     source="mindspore-ai/mindspore, MemCountedCache of the run-time HyperOffload (mem_counted_cache, mem_action_mgr).",
     plan=plan,
+    leaves="what the ops of the step make and use again",
     options=(
         Option("max_size", 0, "Limit in bytes, as runtime.set_memory sets it; 0: the policy's limit.", minimum=0),
         Option("horizon", 1, "How many ops ahead values are loaded.", minimum=1),

@@ -164,5 +164,6 @@ STRATEGY = Strategy(
     help="KV cache blocks that do not fit are evicted by least recent use and loaded back ahead of their use.",
     source="PagedAttention, arXiv 2309.06180, and vLLM's KV offloading connector (vllm/v1/kv_offload).",
     plan=plan,
+    leaves="blocks of the KV cache",
     options=(Option("kv_offloading_size", 0.0, "Host memory for blocks, GiB; 0: the whole pool.", minimum=0),),
 )

@@ -185,5 +185,6 @@ STRATEGY = Strategy(
     source="Training Deep Nets with Sublinear Memory Cost, arXiv 1604.06174: segments under a budget. Assumed: where "
     "the forward pass may be cut, which the paper leaves to the user.",
     plan=plan,
+    leaves="what the forward pass makes and the backward pass reads, to be made again",
     options=(Option("segments", 0, "segments of the forward pass; 0: as many as the memory limit needs", minimum=0),),
 )

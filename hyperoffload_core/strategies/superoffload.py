@@ -115,7 +115,8 @@ def _plan_for(request: Request, *, flow: bool) -> Plan:
     count, found = retained_buckets(
         with_retained, len(buckets), lambda p: planned_peak_bytes(graph, p), request.limit_bytes
     )
-    return replace(found, notes=(*found.notes, f"{count} of {len(buckets)} buckets keep their optimizer states"))
+    note = f"{count} of {len(buckets)} buckets keep their optimizer states"
+    return replace(found, notes=(*found.notes, note)) if buckets else found
 
 
 def _leaves(request: Request, setting: _Setting, retained: int) -> list[Leave]:
@@ -178,6 +179,7 @@ STRATEGY = Strategy(
     help="Buckets are updated during backward, their states streamed; weights stay or flow; the last buckets stay.",
     source="SuperOffload, arXiv 2509.21271, and DeepSpeed's blog on it.",
     plan=plan,
+    leaves="optimizer states, gradients and weights of parameter updates",
     options=(
         Option("weights", "auto", "Where the weights live.", choices=("auto", "stationary", "flow")),
         Option("bucket_size_mb", 64, "Gradients per bucket, MB.", minimum=1),

@@ -76,6 +76,7 @@ STRATEGY = Strategy(
     help="Weights, gradients and optimizer states live in the pool; weights come layer by layer, updates tile by tile.",
     source="ZeRO-Infinity, arXiv 2104.07857; knobs of DeepSpeed's ZeRO stage 3, with its defaults.",
     plan=plan,
+    leaves="weights of param_persistence_threshold elements and more, optimizer states and gradients",
     options=(
         Option("prefetch_depth", 2, "Layers ahead at which weights are issued; 0: when needed.", minimum=0),
         Option("pipeline_read", False, "Read the next tile while one is updated."),

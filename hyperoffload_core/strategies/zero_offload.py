@@ -61,6 +61,7 @@ STRATEGY = Strategy(
     help="Optimizer states live in the pool; gradients leave during backward; updates follow one by one.",
     source="ZeRO-Offload, arXiv 2101.06840; knobs of DeepSpeed's offload_optimizer, with its defaults.",
     plan=plan,
+    leaves="optimizer states and gradients of parameter updates",
     options=(
         Option("ratio", 1.0, "Share of the parameters whose optimizer states leave, 0 to 1.", minimum=0),
         Option("buffer_count", 4, "Buffers for states under way; one update takes 4.", minimum=1),
