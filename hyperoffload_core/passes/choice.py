@@ -56,7 +56,8 @@ class Chosen:
 class Choosing:
     """What has been taken so far, what is then on the device at each slot, and what the links carry.
 
-    ``offload`` rules are followed first; None of the methods gives such a choice up.
+    ``offload`` rules are followed first; None of the methods gives such a choice up. ``rounds`` counts how often the
+    loads were worked out, which is what takes the time.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Choosing:
         self.preference = np.ones(len(candidates.storage))
         self.rows_of = candidates.rows_of
         self.taken: dict[int, None] = {}
+        self.rounds = 0
         for storage, action in enumerate(actions):
             if action == "offload":
                 for row in sorted(self.rows_of.get(storage, ()), key=lambda r: not candidates.wrap[r]):
@@ -164,6 +166,7 @@ class Choosing:
                     break
             self._carry(taken, windows)
             self.loads.measure()
+            self.rounds += 1
 
     def _carry(self, taken: Sequence[tuple[int, int, float]], windows: _Windows) -> None:
         """Add the transfers of gaps to the loads: (place in the windows, row, time of the Store)."""
@@ -313,6 +316,7 @@ class Choosing:
     def load(self) -> None:
         """Work the loads out again, with windows by what would be over the limit if a storage stayed."""
         c = self.c
+        self.rounds += 1
         rows = np.array(list(self.taken), np.int64)
         windows = np.zeros((4, len(rows)), np.int64)
         for size in np.unique(c.bytes[rows]):

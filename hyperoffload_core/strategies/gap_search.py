@@ -8,7 +8,6 @@ bound or the deadline.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from random import Random
 
@@ -34,6 +33,7 @@ from hyperoffload_core.strategies.base import Request
 from hyperoffload_core.strategies.planned import NEVER
 from hyperoffload_core.strategies.recipes import IN_PARTS, RECIPES, Recipe
 from hyperoffload_core.strategies.solutions import Solution, Variant, suspects
+from hyperoffload_core.strategies.work import Work
 
 _SMALLEST_PART, _SMALLEST_PART_OF_LARGE, _MOST_AT_ONCE = 1000, 5000, 4000
 """Choosing all gaps at once leaves out those of less than one in so many of the bytes over the limit, and takes no more
@@ -41,9 +41,10 @@ than about so many, the largest."""
 SMALL_OPS = 1000
 """A graph of so many ops is worth a second of search more."""
 _EACH_ORDER, _FAR = 3, 1.02
-"""So many recipes are followed for each order; then an order whose best choice is so much longer is left alone."""
-_WHOLE_SECONDS = {"fast": 0.5, "normal": 1.0, "best": 6.0}
-"""Time for an answer in whole numbers; most take less than a second."""
+"""So many recipes that give a choice are followed for each order; then one whose best choice is so much longer is left
+alone."""
+_WHOLE_SECONDS = {"fast": 0.5, "normal": 4.0, "best": 12.0}
+"""Time for an answer in whole numbers; most take less than a tenth of it."""
 _IDLE_EXCHANGES = 2000
 """It ends after so many neighbours in a row of which none was better."""
 _CLOSE = 1.01
@@ -61,11 +62,12 @@ def in_a_hurry(request: Request) -> bool:
 
 
 class Search:
-    """The best solution so far within ``target`` bytes, and the ways to a better one, cheapest first."""
+    """The best solution so far within ``target`` bytes, and the ways to a better one, cheapest first, until so many
+    seconds of work are done."""
 
-    def __init__(self, request: Request, target_bytes: int, bound_ns: int, deadline: float) -> None:
+    def __init__(self, request: Request, target_bytes: int, bound_ns: int, work: Work, until: float) -> None:
         self.request, self.target = request, target_bytes
-        self.bound, self.deadline = bound_ns, deadline
+        self.bound, self.work, self.until = bound_ns, work, until
         self.effort = str(request.options.get("effort", "normal"))
         self.wide = self._small() and self.effort != "fast"
         self.best: Solution | None = None
@@ -82,20 +84,22 @@ class Search:
             )
             for choosing in (measured, self._choosing(variant, Recipe(exact=False, link_weight=LINK_WEIGHT))):
                 if self.best is None or not self._over():
-                    self._try(variant, choosing.start_from(before.choices))
+                    self._try(variant, self._filled(choosing, choosing.start_from(before.choices)))
             if self.best is not None:
                 self._search_near(self.best)
         least: dict[int, float] = {}
+        answered = set[int]()
         for number, recipe in enumerate(self._recipes() if self.best is None else ()):
             for variant in variants:
                 if self.best is not None and (self._over() or (number > 1 and self._near())):
                     break
                 far = least.get(id(variant), NEVER) > _FAR * min(least.values(), default=NEVER)
                 other = self.best is not None and variant is not self.best.variant and not self._small()
-                if (far and number >= _EACH_ORDER) or (recipe.in_parts and (far or other)):
+                if (far and len(answered - {number}) >= _EACH_ORDER) or (recipe.in_parts and (far or other)):
                     continue
                 if (chosen := self._follow(variant, recipe)) is not None:
                     least[id(variant)] = min(chosen.step_ns, least.get(id(variant), NEVER))
+                    answered.add(number)
         if before is None and self.best is not None and self.wide and self.best.placement.step_ns > self.bound * _CLOSE:
             self._search_near(self.best)
             self._cover_near(self.best)
@@ -115,7 +119,7 @@ class Search:
     def _over(self) -> bool:
         self.request.check_cancelled()
         enough = self._at_bound() or (in_a_hurry(self.request) and self._near())
-        return enough or time.process_time() >= self.deadline
+        return enough or self.work.seconds >= self.until
 
     def _near(self) -> bool:
         """Whether what may still be gained is not worth much time."""
@@ -148,17 +152,24 @@ class Search:
         limit = self.target - margin_bytes
         return Choosing(variant.problem, variant.uses, self.request.actions, candidates, limit, largest)
 
+    def _filled(self, choosing: Choosing, chosen: Chosen | None) -> Chosen | None:
+        """What was chosen, with the work it took."""
+        self.work.fill(choosing.rounds, choosing.slots, len(choosing.available))
+        choosing.rounds = 0
+        return chosen
+
     def _follow(self, variant: Variant, recipe: Recipe) -> Chosen | None:
         choosing = self._choosing(variant, recipe)
         if recipe.in_parts:
             chosen = self._covering(variant, choosing)
         else:
-            chosen = choosing.greedy(recipe.link_weight, recipe.home_weight)
+            chosen = self._filled(choosing, choosing.greedy(recipe.link_weight, recipe.home_weight))
         if chosen is not None and recipe.room is not None and chosen.choices:
             # Room for (part of) one more transfer in flight, so that the link need not wait for memory.
             sizes = variant.problem.storage_bytes
             margin = int(recipe.room * max(sizes[storage] for storage, _ in chosen.choices))
-            chosen = self._choosing(variant, recipe, margin_bytes=margin).greedy(recipe.link_weight, recipe.home_weight)
+            choosing = self._choosing(variant, recipe, margin_bytes=margin)
+            chosen = self._filled(choosing, choosing.greedy(recipe.link_weight, recipe.home_weight))
         self._try(variant, chosen)
         return chosen
 
@@ -173,8 +184,9 @@ class Search:
         rows = None
         if whole_with is not None:
             rows = np.array([choice in whole_with for choice in zip(c.storage.tolist(), c.index.tolist(), strict=True)])
+        self.work.cover(int(enough.sum()), whole=rows is not None)
         parts = cover(variant.problem, variant.uses, c, self.target, enough, rows, _WHOLE_SECONDS[self.effort])
-        return None if parts is None else choosing.round_off(parts)
+        return None if parts is None else self._filled(choosing, choosing.round_off(parts))
 
     def _cover_near(self, solution: Solution) -> None:
         """Choose all gaps at once, measured by the times of a solution."""
@@ -183,7 +195,7 @@ class Search:
         chosen = self._covering(variant, choosing, whole_with=solution.choices)
         self._try(variant, chosen)
         if chosen is not None:
-            self._try(variant, improve(choosing, chosen, self.rng, self.bound, _ROUNDS))
+            self._try(variant, self._filled(choosing, improve(choosing, chosen, self.rng, self.bound, _ROUNDS)))
 
     def _cover_again(self, cost: tuple[int, int] | None) -> None:
         """Choose all gaps at once around the best solution, again while that makes it better and there is time."""
@@ -208,6 +220,7 @@ class Search:
 
     def _placed(self, variant: Variant, choices: frozenset[Choice], rounds: int = 3) -> Solution | None:
         uses = variant.uses
+        self.work.place(len(variant.problem.order), len(choices), rounds)
         sets = gap_sets(choices, uses, variant.problem.idle)
         inserted = insert_cache_operators(self.request.graph, uses, *sets, variant.throughout)
         try:
@@ -226,7 +239,7 @@ class Search:
 
     def exchange(self, solution: Solution, turn: int = 0) -> list[Solution]:
         """Go from neighbour to neighbour of a solution while none is worse than the one before, until the bound or the
-        deadline; that solution within the target and those that were better than all before, the best one last.
+        end; that solution within the target and those that were better than all before, the best one last.
 
         Other neighbours are drawn in another ``turn``.
         """
@@ -266,7 +279,8 @@ class Search:
                 recipe = Recipe(exact=exact, link_weight=LINK_WEIGHT)
                 choosing = self._choosing(solution.variant, recipe)
                 choosing.bar(barred)
-                if self._try(solution.variant, choosing.start_from(solution.choices - barred)):
+                chosen = self._filled(choosing, choosing.start_from(solution.choices - barred))
+                if self._try(solution.variant, chosen):
                     return
 
     def _search_near(self, solution: Solution) -> None:
@@ -279,8 +293,8 @@ class Search:
         ):
             if self._over():
                 return
-            chosen = choosing.start_from(solution.choices)
+            chosen = self._filled(choosing, choosing.start_from(solution.choices))
             if chosen is None:
                 continue
             self._try(variant, chosen)
-            self._try(variant, improve(choosing, chosen, self.rng, self.bound, _ROUNDS))
+            self._try(variant, self._filled(choosing, improve(choosing, chosen, self.rng, self.bound, _ROUNDS)))

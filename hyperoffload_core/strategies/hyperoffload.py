@@ -15,10 +15,9 @@ execution order); the paper's algorithm is not public, so the method here is our
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from random import Random
 
@@ -40,11 +39,12 @@ from hyperoffload_core.strategies.paging import PagingSetup, farthest_next_use, 
 from hyperoffload_core.strategies.planned import NEVER, plan_step_ns
 from hyperoffload_core.strategies.recomputing import with_recomputation
 from hyperoffload_core.strategies.settling import paged_plan
-from hyperoffload_core.strategies.solutions import Solution, Variant, variants_of
+from hyperoffload_core.strategies.solutions import Solution, Tried, Variant, variants_of
+from hyperoffload_core.strategies.work import Work
 
 _SECONDS = {"fast": 0.3, "normal": 0.8, "best": 20.0}
-"""Processor time for the choice of gaps, by effort."""
-_SHARE_OF_OTHERS = 0.75
+"""Seconds of work (`strategies.work`) for the choice of gaps, by effort."""
+_SHARE_OF_OTHERS = 0.6
 """A graph that is not small has this part of it: the rest of its compile takes the longer."""
 _MARGINS = (0.0, 0.004, 0.013, 0.025, 0.045, 0.08, 0.14)
 """Parts of the limit to leave free, one after the other until the addresses fit."""
@@ -58,15 +58,13 @@ _EXACT_SECONDS = {"fast": 0.05, "normal": 10.0, "best": 60.0}
 _SECONDS_AHEAD = 0.05
 """Time for a first solution of a graph that is small enough for an exact search."""
 _EXCHANGE_SECONDS = {"fast": 0.1, "normal": 0.5, "best": 4.0}
-"""Processor time for exchanging gaps, each time, by effort."""
+"""Seconds of work for exchanging gaps, each time, by effort."""
 _RELOCATING_SECONDS = {"fast": 0.1, "normal": 0.3, "best": 3.0}
-"""Processor time for addresses chosen together with times, each time, by effort."""
+"""Seconds of work for addresses chosen together with times, each time, by effort."""
 _EXCHANGES = 5
 """Gaps are exchanged and addresses assigned, in turn, until so many times that time is over."""
 _PACKED_AGAIN = 2
 """So many of the better solutions this finds are packed, from the best one on, until one fits."""
-_DEAR, _ROOMIER = 2.0, 1.25
-"""What a part of the limit left free costs of the step, and how many times of what sticks out is left free."""
 _MUCH_OF_IT = 0.8
 """Where addresses chosen together with times were found, at least so much of what sticks out is left free next."""
 _NEARLY = 0.01
@@ -82,6 +80,12 @@ _SPARED = 0.05
 """One of the times the step is played with an allocator, early Prefetches leave this part of the limit to the ops."""
 _REPAIRS, _REPAIRS_OF_LARGE = 14, 4
 """How often more gaps are left where holes run out."""
+_SLOWEST = {"fast": 1.5, "normal": 4.0, "best": 4.0}
+"""Searches end by processor time on a machine so many times as slow as the benchmarks'; at "fast" somebody waits."""
+_PLAYS_WITH_ADDRESSES = 10
+"""As many plays without addresses take the time of one with a real allocator, repairs included."""
+_PLAYS_PER_MOVE = 2
+"""As many take the time of moving a block and playing the step at its addresses."""
 _LARGE = 15_000
 """A graph of more ops gets a margin at once and no real allocator: each attempt takes it seconds."""
 
@@ -113,7 +117,7 @@ def _plan(request: Request, bound: int) -> Plan:
     best: Solution | None = None
     found: Plan | None = None
     sticks_out, step_ns = 0.0, NEVER
-    tried: list[_Tried] = []
+    tried: list[Tried] = []
 
     def consider(plans: Sequence[Plan]) -> None:
         nonlocal found, step_ns
@@ -122,15 +126,16 @@ def _plan(request: Request, bound: int) -> Plan:
             if other_ns < step_ns:
                 found, step_ns = other, other_ns
 
-    hurry = time.process_time() + _HURRY * search_seconds
+    work = Work(_SLOWEST[effort])
+    hurry = _HURRY * search_seconds
     attempt, following = 0, 1 if large else 0
     margin, jump = _MARGINS[following], 0.0
     while (target := int(limit * (1 - margin))) >= floor:
         request.check_cancelled()
         request.progress(attempt / len(_MARGINS), "choosing what leaves the device")
-        share = 1.0 if attempt == 0 else _LATER_SHARE if small or time.process_time() < hurry else _LATER_SHARE / 2
-        deadline = time.process_time() + share * search_seconds
-        best = Search(request, target, bound, deadline).run(variants, best)
+        share = 1.0 if attempt == 0 else _LATER_SHARE if small or work.seconds < hurry else _LATER_SHARE / 2
+        until = work.seconds + share * search_seconds
+        best = Search(request, target, bound, work, until).run(variants, best)
         if best is None or best.placement.step_ns >= step_ns:
             break
         request.progress((attempt + 0.7) / len(_MARGINS), "assigning addresses")
@@ -138,14 +143,15 @@ def _plan(request: Request, bound: int) -> Plan:
         if attempt == 0 or sticks_out <= _NEARLY or small:
             planned = to_plan(best.variant.problem, best.placement)
             packed, height = pack_plan(request.graph, planned, limit, hurried=in_a_hurry(request))
+            work.pack(len(packed.stays))
             sticks_out = height / limit - 1
             if height <= limit:
-                tried.append(_Tried(best, target, sticks_out))
+                tried.append(Tried(best, target, sticks_out))
                 consider([packed])
                 break
             if small:
-                relocated = _relocated(request, best, bound)
-                tried.append(_Tried(best, target, sticks_out, plan_step_ns(request, relocated) if relocated else NEVER))
+                relocated = _relocated(request, best, bound, work)
+                tried.append(Tried(best, target, sticks_out, plan_step_ns(request, relocated) if relocated else NEVER))
                 consider([relocated] if relocated else [])
                 jump = _MUCH_OF_IT * sticks_out if relocated else 0.0
             if exact and (within := packed_within(request.graph, packed, limit)) is not None:
@@ -153,7 +159,8 @@ def _plan(request: Request, bound: int) -> Plan:
                 break
         if not small and not large and (attempt > 0 or sticks_out <= _NEARLY):
             consider(_with_addresses(request, best, target, step_ns))
-        late = time.process_time() >= hurry
+            work.play(len(request.graph.ops), len(best.choices), _PLAYS_WITH_ADDRESSES)
+        late = work.seconds >= hurry
         if step_ns <= placed_ns * (1 + _WORTH_ANOTHER) or (late and found is not None and not small):
             break
         attempt, following = attempt + 1, following + (2 if (late if small else sticks_out > far_out) else 1)
@@ -161,7 +168,7 @@ def _plan(request: Request, bound: int) -> Plan:
             break
         margin = max(_MARGINS[following], margin + jump)
     if small and not exact and tried and step_ns > bound * (1 + _WORTH_ANOTHER):
-        consider(_exchanged(request, bound, tried, step_ns))
+        consider(_exchanged(request, bound, work, tried, step_ns))
     if found is None and tried:
         consider(_with_addresses(request, tried[0].solution, tried[0].target_bytes, NEVER))
     if found is None:
@@ -181,65 +188,39 @@ def _plan(request: Request, bound: int) -> Plan:
     return found
 
 
-@dataclass(frozen=True)
-class _Tried:
-    """A solution within ``target_bytes`` whose addresses stick out above the limit by a part of it (or leave it free,
-    if negative). ``relocated_ns``: the step at addresses chosen together with times."""
-
-    solution: Solution
-    target_bytes: int
-    sticks_out: float
-    relocated_ns: int = NEVER
-
-    @property
-    def _smaller_ns(self) -> float:
-        """What the step may take when what sticks out has to leave."""
-        return self.solution.placement.step_ns * (1 + _DEAR * self.sticks_out)
-
-    @property
-    def promise_ns(self) -> float:
-        """What the step may take with addresses."""
-        return min(self.relocated_ns, self._smaller_ns)
-
-    def room_bytes(self, limit_bytes: int) -> int:
-        """What to exchange gaps within: less by what sticks out, unless relocating is better than that."""
-        if self.relocated_ns < self._smaller_ns:
-            return self.target_bytes
-        return min(limit_bytes, int(self.target_bytes * (1 - _ROOMIER * self.sticks_out)))
-
-
-def _exchanged(request: Request, bound: int, tried: Sequence[_Tried], step_ns: int) -> list[Plan]:
+def _exchanged(request: Request, bound: int, work: Work, tried: Sequence[Tried], step_ns: int) -> list[Plan]:
     """Plans with a step shorter than ``step_ns`` from exchanging gaps around the most promising solution, within what
     its addresses leave; again from what that finds."""
     limit, seconds = request.limit_bytes, _EXCHANGE_SECONDS[str(request.options.get("effort", "normal"))]
     plans, waiting = list[Plan](), list(tried)
-    end = time.process_time() + _EXCHANGES * seconds
+    end = work.seconds + _EXCHANGES * seconds
     for turn in count():
-        if not waiting or step_ns <= bound * (1 + _WORTH_ANOTHER) or time.process_time() >= end:
+        if not waiting or step_ns <= bound * (1 + _WORTH_ANOTHER) or work.seconds >= end:
             break
         request.check_cancelled()
         request.progress(0.85, "exchanging what leaves the device")
         now = min(waiting, key=lambda t: t.promise_ns)
         waiting.remove(now)
         target = now.room_bytes(limit)
-        better = Search(request, target, bound, time.process_time() + seconds).exchange(now.solution, turn)
+        better = Search(request, target, bound, work, work.seconds + seconds).exchange(now.solution, turn)
         shortest_ns = step_ns
         for solution in better[:: -max(1, -(-len(better) // _PACKED_AGAIN))]:
             if solution.placement.step_ns >= step_ns:
                 break
             packed, height = pack_plan(request.graph, to_plan(solution.variant.problem, solution.placement), limit)
+            work.pack(len(packed.stays))
             plan: Plan | None = packed if height <= limit else None
             if plan is None and solution is better[-1]:
-                plan = _relocated(request, solution, bound)
+                plan = _relocated(request, solution, bound, work)
             plan_ns = NEVER if plan is None else plan_step_ns(request, plan)
-            waiting.append(_Tried(solution, target, height / limit - 1, plan_ns if height > limit else NEVER))
+            waiting.append(Tried(solution, target, height / limit - 1, plan_ns if height > limit else NEVER))
             if plan is not None and plan_ns < step_ns:
                 plans.append(plan)
                 step_ns = plan_ns
             if height <= limit or step_ns < shortest_ns:
                 break
         if shortest_ns == step_ns and len(better) > 1 and better[-1].placement.step_ns >= step_ns:
-            waiting.append(_Tried(better[-1], target, 0.0))
+            waiting.append(Tried(better[-1], target, 0.0))
     return plans
 
 
@@ -286,16 +267,18 @@ def _paged(
     return plans
 
 
-def _relocated(request: Request, solution: Solution, bound: int) -> Plan | None:
+def _relocated(request: Request, solution: Solution, bound: int, work: Work) -> Plan | None:
     """The solution at addresses chosen together with its times."""
     problem, placement = solution.variant.problem, solution.placement
     step = AddressedStep(problem, placement.inserted)
+    work.pack(len(placement.inserted.stays))
     seconds = _RELOCATING_SECONDS[str(request.options.get("effort", "normal"))]
-    deadline = time.process_time() + seconds
+    until = work.seconds + seconds
 
     def goes_on(times: Times) -> bool:
         request.check_cancelled()
-        return times.step_ns > bound and time.process_time() < deadline
+        work.play(len(problem.order), len(placement.inserted.transfers), _PLAYS_PER_MOVE)
+        return times.step_ns > bound and work.seconds < until
 
     found = relocate(step, placement, request.limit_bytes, Random(1), goes_on)
     return None if found is None else step.plan(*found)

@@ -26,11 +26,11 @@ class Recipe:
 RECIPES = (
     Recipe(exact=True, link_weight=LINK_WEIGHT),
     Recipe(exact=False, link_weight=1e6),
+    Recipe(exact=True, link_weight=LINK_WEIGHT, part_of_largest=8),
+    Recipe(exact=False, link_weight=LINK_WEIGHT, part_of_largest=8, room=1.0),
     Recipe(exact=False, link_weight=1e6, home_weight=3),
     Recipe(exact=False, link_weight=LINK_WEIGHT, home_weight=3),
     Recipe(exact=True, link_weight=1e6, home_weight=3),
-    Recipe(exact=True, link_weight=LINK_WEIGHT, part_of_largest=8),
-    Recipe(exact=False, link_weight=LINK_WEIGHT, part_of_largest=8, room=1.0),
     Recipe(exact=False, link_weight=1e6, part_of_largest=2, room=1.0),
     Recipe(exact=False, link_weight=LINK_WEIGHT, part_of_largest=8),
     Recipe(exact=False, link_weight=LINK_WEIGHT),

@@ -17,7 +17,10 @@ from hyperoffload_core.passes.plan import Stay
 from hyperoffload_core.passes.play import Placement, Problem, make_problem
 from hyperoffload_core.passes.selection import WRAP, Choice, Gaps, Integers, every_gap, find_gaps
 from hyperoffload_core.strategies.base import Request
+from hyperoffload_core.strategies.planned import NEVER
 
+_DEAR, _ROOMIER = 2.0, 1.25
+"""What a part of the limit left free costs of the step, and how many times of what sticks out is left free."""
 _ANOTHER_ORDER = 1e-3
 """Another order of the ops is planned as well if it saves this part of the live bytes, at the peak or on average."""
 
@@ -43,6 +46,33 @@ class Solution:
         """Step time, then bytes moved: what is minimised."""
         sizes = self.variant.problem.storage_bytes
         return self.placement.step_ns, sum(sizes[t.storage] for t in self.placement.inserted.transfers)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A solution within ``target_bytes`` whose addresses stick out above the limit by a part of it (or leave it free,
+    if negative). ``relocated_ns``: the step at addresses chosen together with times."""
+
+    solution: Solution
+    target_bytes: int
+    sticks_out: float
+    relocated_ns: int = NEVER
+
+    @property
+    def _smaller_ns(self) -> float:
+        """What the step may take when what sticks out has to leave."""
+        return self.solution.placement.step_ns * (1 + _DEAR * self.sticks_out)
+
+    @property
+    def promise_ns(self) -> float:
+        """What the step may take with addresses."""
+        return min(self.relocated_ns, self._smaller_ns)
+
+    def room_bytes(self, limit_bytes: int) -> int:
+        """What to exchange gaps within: less by what sticks out, unless relocating is better than that."""
+        if self.relocated_ns < self._smaller_ns:
+            return self.target_bytes
+        return min(limit_bytes, int(self.target_bytes * (1 - _ROOMIER * self.sticks_out)))
 
 
 def variants_of(request: Request) -> list[Variant]:
