@@ -182,3 +182,8 @@ def test_a_preset_is_named_as_it_is_listed(name: str) -> None:
 def test_a_rule_for_a_scope_says_where_no_op_has_one() -> None:
     with pytest.raises(PolicyError, match=r"no scope is like that: no op of this graph has one$"):
         match_rules(chain(2), Policy(rules=(Rule(scope="*/3-Block/*", action="keep"),)))
+
+
+def test_a_rule_for_a_graph_without_storages_says_so() -> None:
+    with pytest.raises(PolicyError, match="matches no storage; this graph has no storages"):
+        match_rules(Graph("empty", (), ()), Policy(rules=(Rule(min_size="1KB", action="keep"),)))

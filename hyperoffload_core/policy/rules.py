@@ -90,6 +90,8 @@ def scope_matches(scope: str, pattern: str) -> bool:
 
 def _advice(graph: Graph, rule: Rule) -> str:
     """Why a rule matched nothing: the first condition that fails by itself, with near matches; or their combination."""
+    if not graph.storages:
+        return "this graph has no storages"
     for field, test in _conditions(rule):
         if any(test(storage, first_op(graph, storage.id)) for storage in graph.storages):
             continue
