@@ -56,7 +56,10 @@ def test_three_runs_another_baseline_another_axis_and_downloads(page: Page, serv
     expect(rows.filter(has_text="forward")).to_be_visible()
     page.get_by_label("Filter the rows").fill("optim")
     expect(rows).to_have_count(1)
+    page.get_by_label("Filter the rows").fill("no such row")
+    expect(page.locator("#compare-table .ag-overlay")).to_contain_text("No row matches the filter.")
     page.get_by_label("Filter the rows").fill("")
+    expect(page.locator("#compare-table .ag-overlay")).not_to_contain_text("No row matches the filter.")
     expect(page).to_have_url(re.compile(r"runs=1,2,3&baseline=2&tab=time&axis=op&by=phase$"))
     # The address alone brings all of it back.
     page.reload()

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dash import html
 from dashboard_example import example_profile, example_schedule
 from plotly.utils import PlotlyJSONEncoder
 
 from app.dashboard.factory import create_app
 from app.dashboard.pages import compare
-from app.dashboard.pages.compare_tables import MOST_ROWS, table_of
+from app.dashboard.pages.compare_tables import MOST_ROWS, UNSCROLLED_ROWS, plain_table, table_of
 from app.dashboard.views import comparing, comparing_ops
 from app.dashboard.views.comparing_address import CompareAsked, address, asked_for
 from app.dashboard.views.step import StepView
@@ -202,6 +203,15 @@ def test_tables_show_the_largest_rows_and_say_how_many_there_are() -> None:
     assert f"of {len(many):,} rows" in words.children
     (layers,) = table_of(comparison, "time", "layer", "abc")
     assert layers.dashGridOptions["quickFilterText"] == "abc"
+
+
+def test_a_list_that_is_scrolled_says_how_long_it_is() -> None:
+    for count, title in (
+        (UNSCROLLED_ROWS, "Policies"),
+        (UNSCROLLED_ROWS + 1, f"Policies ({UNSCROLLED_ROWS + 1} rows)"),
+    ):
+        heading, _ = plain_table("Policies", ("a",), [html.Tr(html.Td("x"))] * count, 1).children
+        assert heading.children == title
 
 
 def test_every_tab_has_a_table_or_says_that_nothing_differs() -> None:

@@ -19,7 +19,11 @@
     },
     filter: (text) => {
       try {
-        dash_ag_grid.getApi("compare-table").setGridOption("quickFilterText", text || "");
+        const table = dash_ag_grid.getApi("compare-table");
+        table.setGridOption("quickFilterText", text || "");
+        // ag-grid says nothing of its own where a filter leaves no row.
+        if (table.getDisplayedRowCount()) table.hideOverlay();
+        else table.showNoRowsOverlay();
       } catch {
         // The tab in view has no table; the next one that has begins with the filter.
       }

@@ -18,6 +18,8 @@ from profiles.plain import visible
 from profiles.shown import DASH, format_value
 
 TABLE_ROWS = 12
+# As many rows of a plain table are seen without scrolling.
+UNSCROLLED_ROWS = 8
 MOST_ROWS = 2_000
 LABEL = 48
 # Names are cut by their column, and whole under the pointer.
@@ -135,7 +137,7 @@ def _tiers(comparison: Comparison) -> Any:
         )
         for c in changes
     ]
-    return _plain("Storages that change tier", heads, rows, 4)
+    return plain_table("Storages that change tier", heads, rows, 4)
 
 
 def _policies(comparison: Comparison) -> Any:
@@ -146,12 +148,14 @@ def _policies(comparison: Comparison) -> Any:
         html.Tr([html.Td(p.setting), *(html.Td(DASH if v is None else visible(v, 300)) for v in p.values)])
         for p in comparison.policies
     ]
-    return _plain("Policies", heads, rows, len(heads))
+    return plain_table("Policies", heads, rows, len(heads))
 
 
-def _plain(title: str, heads: Sequence[str], rows: list[Any], left: int) -> Any:
+def plain_table(title: str, heads: Sequence[str], rows: list[Any], left: int) -> Any:
     head = html.Tr([html.Th(text, className="" if i < left else "num") for i, text in enumerate(heads)])
     table = html.Table([html.Thead(head), html.Tbody(rows)], className="plain")
+    # What is scrolled away would not be missed.
+    title += f" ({len(rows):,} rows)" if len(rows) > UNSCROLLED_ROWS else ""
     return html.Div([html.H3(title), html.Div(table, className="across scroll", tabIndex=0)], className="subtable")
 
 
@@ -263,7 +267,9 @@ def _column(field: str, title: str, formatter: str, width: int) -> dict[str, Any
 
 def _side_column(comparison: Comparison, index: int) -> dict[str, Any]:
     title = _label(comparison, index)
-    return {"field": f"side{index}", "headerName": title, "flex": 1, "minWidth": 190, "filter": "agTextColumnFilter"}
+    field = f"side{index}"
+    shown = {"filter": "agTextColumnFilter", "tooltipField": field}
+    return {"field": field, "headerName": title, "flex": 1, "minWidth": 190, **shown}
 
 
 def _label(comparison: Comparison, index: int) -> str:
@@ -275,7 +281,9 @@ def _grid(columns: list[dict[str, Any]], rows: list[dict[str, Any]], nothing: st
         return [html.Div(nothing, className="quiet")]
     groups = any("children" in column for column in columns)
     height = 42 + 36 * (min(len(rows), TABLE_ROWS) + groups)
-    options = {"quickFilterText": search} if search else {}
+    options: dict[str, Any] = {"localeText": {"noRowsToShow": "No row matches the filter."}, "tooltipShowDelay": 400}
+    if search:
+        options["quickFilterText"] = search
     shown = [fitted_grid("compare-table", columns, rows[:MOST_ROWS], style={"height": height}, options=options)]
     if len(rows) > MOST_ROWS:
         more = f"The {MOST_ROWS:,} largest of {len(rows):,} rows; CSV and JSON hold all of them."
