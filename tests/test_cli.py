@@ -76,6 +76,8 @@ def test_the_readme_names_every_command_and_only_files_that_are_there() -> None:
         (["run", "tiny", "--policy", "none.toml"], "none.toml: the file cannot be read"),
         (["run", "tiny", "--option", "x"], "--option 'x' is not KEY=VALUE"),
         (["run", "tiny", "--option", "efort=fast"], "strategy 'hyperoffload' has no option 'efort'"),
+        (["run", "tiny", "--effort", "quick"], "is 'quick'; choose one of fast, normal, best"),
+        (["compile", "tiny", "-s", "reactive", "--effort", "fast"], "strategy 'reactive' has no option 'effort'"),
         (["run", "tiny", "--strategy", "hyperofload"], "did you mean hyperoffload?"),
         (["run", "latest"], "there is no database at"),
         (["run", "tiny", "--schedule", "none.json"], "none.json: not a schedule file"),
@@ -175,9 +177,10 @@ def test_serve_says_that_a_database_is_new_and_makes_no_folder_for_it(
 ) -> None:
     """GIVEN a mistyped path THEN an empty dashboard is not served without a word."""
     monkeypatch.setattr("app.dashboard.factory.serve", lambda *_, **__: None)
-    assert run(["serve", "--port", "18050", "--database", str(tmp_path / "runz.db")]) == 0
+    port = str(free_port())
+    assert run(["serve", "--port", port, "--database", str(tmp_path / "runz.db")]) == 0
     assert "runz.db is new: nothing is recorded in it yet" in capsys.readouterr().out.replace("\n", "")
-    assert run(["serve", "--port", "18050", "--database", str(tmp_path / "runz.db")]) == 0
+    assert run(["serve", "--port", port, "--database", str(tmp_path / "runz.db")]) == 0
     assert "is new" not in capsys.readouterr().out
     for command in (["serve"], ["compile", "tiny"], ["demo", "--no-serve"], ["runs"], ["sql", "select 1"]):
         assert run([*command, "--database", str(tmp_path / "nowhere" / "x.db")]) == 2

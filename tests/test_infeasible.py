@@ -17,6 +17,7 @@ from hyperoffload_core.cost import Durations
 from hyperoffload_core.graphfile import GraphFile, write_graph
 from hyperoffload_core.ir import Graph, Storage
 from hyperoffload_core.policy import Policy, Rule
+from hyperoffload_core.schedule import read_schedule
 from tests.graphs import TINY, GraphBuilder, chain, graphs
 
 
@@ -103,6 +104,14 @@ def test_keeping_less_is_offered_where_keep_rules_alone_are_to_blame() -> None:
     assert error.value.why.keep_less.smallest_bytes == 110
     assert "keep less" in error.value.advice
     assert explain_infeasible(graph, 109, [held]).keep_less is None
+
+
+@pytest.mark.parametrize("effort", ["fast", "normal", "best"])
+def test_effort_is_an_option_of_the_command_line(effort: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_graph(GraphFile(matmul(), {}), Path("graph.json"))
+    assert run(["compile", "graph.json", "--limit", "460B", "--effort", effort, "--output", "s.json"]) == 0
+    assert read_schedule(Path("s.json")).policy["options"]["effort"] == effort
 
 
 def test_the_command_line_says_what_would_fit_in_a_second_line(

@@ -12,6 +12,7 @@ from app.cli.display import console, print_json, print_table, progress_shown, si
 from app.cli.options import (
     DEFAULT_DATABASE,
     Database,
+    Effort,
     Force,
     Hardware,
     Json,
@@ -23,6 +24,7 @@ from app.cli.options import (
     StrategyOptions,
     hardware_overrides,
     policy_from_options,
+    with_effort,
     writable,
 )
 from hyperoffload_core.schedule import Metrics, Schedule, write_schedule
@@ -42,6 +44,7 @@ def compile_command(
     policy: PolicyFile = None,
     strategy: Strategy = None,
     option: StrategyOptions = None,
+    effort: Effort = None,
     link_bandwidth: LinkBandwidth = None,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="The schedule file, `.json` or `.json.gz`.")
@@ -67,7 +70,7 @@ def compile_command(
         if not output.name.endswith((".json", ".json.gz")):
             raise OptionError(f"{output}: a schedule file ends in .json or .json.gz")
         writable(output, force)
-    asked = policy_from_options(policy, limit, strategy, option, None)
+    asked = policy_from_options(policy, limit, strategy, with_effort(option, effort), None)
     began = monotonic()
     opened = open_database(database, create=not names_run(model))
     try:

@@ -40,6 +40,12 @@ StrategyOptions = Annotated[
     list[str] | None,
     typer.Option("--option", "-o", metavar="KEY=VALUE", help="An option of the strategy; may be given several times."),
 ]
+Effort = Annotated[
+    str | None,
+    typer.Option(
+        "--effort", metavar="fast|normal|best", help="How long `hyperoffload` searches; short for `--option effort=…`."
+    ),
+]
 Hardware = Annotated[
     str | None,
     typer.Option(
@@ -83,6 +89,11 @@ def policy_from_options(
 
     resolve_options(find_strategy(asked.strategy), asked.options)
     return asked
+
+
+def with_effort(options: list[str] | None, effort: str | None) -> list[str]:
+    """``--option`` as given, and what ``--effort`` is short for."""
+    return [*(options or []), *([] if effort is None else [f"effort={effort}"])]
 
 
 def _check_limit(limit: str) -> None:

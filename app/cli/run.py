@@ -13,12 +13,14 @@ from app.cli.display import session_document as document_of
 from app.cli.options import (
     DEFAULT_DATABASE,
     Database,
+    Effort,
     GraphMode,
     Json,
     Limit,
     Strategy,
     StrategyOptions,
     policy_from_options,
+    with_effort,
 )
 from hyperoffload_core.policy import Policy
 
@@ -38,6 +40,7 @@ def run(
     ] = None,
     strategy: Strategy = None,
     option: StrategyOptions = None,
+    effort: Effort = None,
     schedule: Annotated[
         list[Path] | None,
         typer.Option(
@@ -68,10 +71,11 @@ def run(
 
     Example: `hyperoffload run train.py:build --limit 60% --link-bandwidth 4GB/s --steps 10`
     """
-    asked = bool(limit or policy or strategy or option)
+    options = with_effort(option, effort)
+    asked = bool(limit or policy or strategy or options)
     default = "60%" if limit is None and policy is None else None
     files: list[Path | None] = [*policy] if policy else [None] if asked or not schedule else []
-    policies = [policy_from_options(file, limit, strategy, option, default) for file in files]
+    policies = [policy_from_options(file, limit, strategy, options, default) for file in files]
     if schedule:
         # Before the long work begins.
         from hyperoffload_core.given import read_verified
