@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -130,11 +131,13 @@ def test_a_page_that_takes_long_says_that_it_is_coming(page: Page, served: Serve
     def hold(route: Route) -> None:
         route.continue_() if held is None else held.append(route)
 
-    page.route("**/_dash-layout*", hold)
+    page.route(re.compile("/_dash-layout"), hold)
     page.goto(f"{served.address}/run/2", wait_until="commit")
-    page.wait_for_selector("._dash-loading")
-    coming = "() => { const look = getComputedStyle(document.querySelector('._dash-loading'), '::before');"
-    page.wait_for_function(f"{coming} return look.content.includes('Loading this page') && look.opacity === '1'; }}")
+    page.wait_for_function("""() => {
+        const coming = document.querySelector("._dash-loading");
+        const look = coming && getComputedStyle(coming, "::before");
+        return look && look.content.includes("Loading this page") && look.opacity === "1";
+    }""")
     answered, held = held, None
     for route in answered:
         route.continue_()
