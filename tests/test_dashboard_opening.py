@@ -85,3 +85,12 @@ def test_a_page_that_fails_is_left_to_the_callback_which_tells_why(
 def test_the_shell_without_a_page_is_what_other_clients_get(app: dash.Dash) -> None:
     shell = app.server.test_client().get("/_dash-layout", headers=HEADERS).get_json()
     assert "runs-grid" not in json.dumps(shell)
+
+
+def test_what_runs_first_brings_no_polyfills_but_what_the_components_need(app: dash.Dash) -> None:
+    client = app.server.test_client()
+    first = re.search(r'<script src="([^"]+base\.js)"', client.get("/", headers=HEADERS).get_data(as_text=True))
+    assert first is not None
+    script = client.get(first[1], headers=HEADERS).get_data(as_text=True)
+    assert "globalThis.regeneratorRuntime = runtime" in script and "react-dom" in script
+    assert "_babelPolyfill" not in script

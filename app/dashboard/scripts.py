@@ -38,6 +38,9 @@ KEPT = "public, max-age=31536000, immutable"
 _SUITES = "_dash-component-suites/"
 _SCRIPT = re.compile(r'<script src="([^"]*)"></script>\s*')
 _ASSETS = Path(__file__).parent / "assets"
+# Dash brings polyfills for browsers that cannot run these pages; looking for what is missing took every opening 50 ms.
+# Of them the pages need only this, regenerator-runtime 0.14.1 of npm as it was published.
+_REGENERATOR = Path(__file__).parent / "regenerator" / "runtime.js"
 
 
 class Dashboard(dash.Dash):
@@ -79,12 +82,13 @@ class Dashboard(dash.Dash):
         """Addresses of scripts in the order in which they run. Those that load parts of themselves later must stay as
         they are: they look for these beside their own address."""
         base = [address for address in scripts if "/dash/deps/" in address]
+        needed = [_of_package(address) for address in base if "/polyfill@" not in address]
         renderer = [address for address in scripts if "/dash-renderer/" in address]
         at = scripts.index(renderer[0])
         own = {file.name: file.read_bytes() for file in sorted(_ASSETS.glob("*.js"))}
         first = own.pop("early.js")
         return [
-            self._join("base.js", [first, *(_of_package(address) for address in base)]),
+            self._join("base.js", [first, _REGENERATOR.read_bytes(), *needed]),
             *(address for address in scripts[:at] if address not in base),
             self._join("own-and-dash-renderer.js", [*own.values(), *(_of_package(address) for address in renderer)]),
             # No page has a table of this kind: they have grids.

@@ -205,6 +205,8 @@ def _grid(asked: RunsAsked) -> Any:
             "selectionColumnDef": {"width": 38, "pinned": "left", "resizable": False},
             "cacheBlockSize": BLOCK_ROWS,
             "maxBlocksInCache": 8,
+            # Rows beyond those in sight are made when they come near.
+            "rowBuffer": 3,
             "tooltipShowDelay": 400,
             "suppressMultiSort": True,
             "suppressNoRowsOverlay": True,
