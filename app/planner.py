@@ -29,8 +29,8 @@ IDLE_S = 600.0
 """After so long without an ask the process ends."""
 GRACE_S = 1.0
 """A process that goes on with a cancelled ask for so long is killed."""
-SETTLE_S = 0.08
-"""How long an ask waits for a newer one of the same page: a person still types."""
+SETTLE_S = 0.03
+"""How long an ask waits for a newer one of the same page: a key is held down."""
 _PAGES = 64
 """Pages whose newest ask is kept."""
 
@@ -94,9 +94,12 @@ class Planner:
         self._closed = False
 
     def ask(self, page: str, ask: Ask) -> Ticket:
-        """Ask for a page, in place of what it asked before."""
+        """Ask for a page, in place of what it asked before; asking the same again changes nothing."""
         ticket = Ticket(ask)
         with self._lock:
+            before = self._newest.get(page)
+            if before is not None and before.ask == ask and before.state in ("waiting", "done"):
+                return before
             self._drop(page)
             self._newest[page] = self._waiting[page] = ticket
             for other in list(self._newest)[: max(0, len(self._newest) - _PAGES)]:

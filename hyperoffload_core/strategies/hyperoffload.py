@@ -157,7 +157,9 @@ def _plan(request: Request, bound: int) -> Plan:
             if exact and (within := packed_within(request.graph, packed, limit)) is not None:
                 consider([within])
                 break
-        if not small and not large and (attempt > 0 or sticks_out <= _NEARLY):
+        # In a hurry what only just sticks out is packed again with less: that takes less time than repairs.
+        nearly = sticks_out <= _NEARLY
+        if not small and not large and (not nearly if in_a_hurry(request) else attempt > 0 or nearly):
             consider(_with_addresses(request, best, target, step_ns))
             work.play(len(request.graph.ops), len(best.choices), _PLAYS_WITH_ADDRESSES)
         late = work.seconds >= hurry

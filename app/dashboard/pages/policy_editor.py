@@ -18,6 +18,8 @@ from hyperoffload_core.policy import PRESETS, policy_to_document
 from hyperoffload_core.sizes import format_bytes
 from hyperoffload_core.strategies import STRATEGIES, Option
 
+DEBOUNCE_MS = 150
+"""After so long without a key a typed value counts. Each is predicted, and a newer one ends the prediction."""
 SAVED = "saved:"
 """In front of a saved policy's name where presets can be chosen as well."""
 
@@ -39,7 +41,8 @@ def editor(draft: Draft, ground: Ground | None, ground_key: dict[str, Any], save
 
 
 def stores(draft: Draft, checked: Checked, ground_key: dict[str, Any]) -> Any:
-    """The draft, where its ground is (``{"run": id}`` or ``{}``), and the policy as a document while it is valid."""
+    """The draft, where its ground is (``{"run": id}``, with ``"page"`` where predictions are made, or ``{}``), and the
+    policy as a document while it is valid."""
     return html.Div(
         [
             dcc.Store(id="policy-draft", data=asdict(draft)),
@@ -266,7 +269,7 @@ def _option_field(option: Option, value: Any, error: str | None) -> Any:
     if option.choices:
         return dmc.Select(id=identity, data=list(option.choices), allowDeselect=False, **common)
     if isinstance(option.default, str):
-        return dmc.TextInput(id=identity, debounce=400, **common)
+        return dmc.TextInput(id=identity, debounce=DEBOUNCE_MS, **common)
     whole = isinstance(option.default, int)
     # Not clamped: a number out of range stays as typed, with what is wrong below it.
     return dmc.NumberInput(
@@ -276,7 +279,7 @@ def _option_field(option: Option, value: Any, error: str | None) -> Any:
         allowDecimal=not whole,
         thousandSeparator=" ",
         clampBehavior="none",
-        debounce=400,
+        debounce=DEBOUNCE_MS,
         **common,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -73,7 +73,10 @@ FIELDS = {
 }
 
 
-def register(app: dash.Dash, shared: State) -> None:
+def register(app: dash.Dash, shared: State, ahead: Callable[[str, Mapping[str, Any]], None] = lambda *_: None) -> None:
+    """``ahead(page, document)`` hears of each valid policy of a page that gives its name with the ground, before the
+    page's fields are drawn."""
+
     @app.callback(output=OUTPUTS, inputs={"given": INPUTS, "known": KNOWN}, prevent_initial_call=True)
     def edit(given: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
         ground = shared.ground(known["ground"]["run"]) if "run" in known["ground"] else None
@@ -89,7 +92,10 @@ def register(app: dash.Dash, shared: State) -> None:
             return dict.fromkeys(OUTPUTS, dash.no_update) | {"toml_error": str(error), "valid": None}
         if changed is None:
             return dict.fromkeys(OUTPUTS, dash.no_update)
-        return updates(changed, ground, source)
+        result = updates(changed, ground, source)
+        if result["valid"] is not None and "page" in known["ground"]:
+            ahead(known["ground"]["page"], result["valid"])
+        return result
 
     @app.callback(
         Output({"option": ALL, "kind": "value"}, "error"),

@@ -4,6 +4,7 @@ run."""
 from __future__ import annotations
 
 import uuid
+from functools import partial
 from typing import Any
 
 import dash
@@ -63,14 +64,15 @@ function (valid) {
 def register(app: dash.Dash, shared: State) -> None:
     shown = guarded(layout, several=RULE_PARAMETERS)
     dash.register_page(__name__, path_template="/tune/<run_id>", title=run_title("Tune"), layout=shown)
-    policy_events.register(app, shared)
     job_panel.register(app, shared)
     steps_field.register(app, "tune-steps")
     tune_hardware.register(app, shared)
     tune_versions.register(app, shared)
     curve = Planner(shared.path, niceness=SWEEP_NICENESS, unwatched_s=UNWATCHED_S)
     tune_limit.register(app, shared, curve)
-    tune_preview.register(app, shared, Planner(shared.path), curve)
+    planner = Planner(shared.path)
+    policy_events.register(app, shared, partial(tune_preview.ask_ahead, planner))
+    tune_preview.register(app, shared, planner, curve)
     app.clientside_callback(
         _TO_ADDRESS, Output("tune-address", "data"), Input("policy-valid", "data"), prevent_initial_call=True
     )
@@ -161,13 +163,13 @@ def layout(run_id: str = "", **query: str) -> Any:
         )
     ground = state.ground(run.id)
     draft = asked_draft(_draft(state, run), query, ground.graph)
-    checked = check(draft, ground)
+    checked, page = check(draft, ground), uuid.uuid4().hex
     return html.Div(
         [
             dcc.Store(id="tune", data=run.id),
-            dcc.Store(id="tune-page", data=uuid.uuid4().hex),
+            dcc.Store(id="tune-page", data=page),
             dcc.Store(id="tune-address"),
-            policy_editor.stores(draft, checked, {"run": run.id}),
+            policy_editor.stores(draft, checked, {"run": run.id, "page": page}),
             parts.head(
                 f"Tune {run_name(run)}",
                 "Change the policy: its prediction follows. Recompile to keep it as a run, or execute it for real.",

@@ -9,6 +9,7 @@ import dash_mantine_components as dmc
 from dash import ALL, Input, Output, dcc, html
 from dash import State as Given
 
+from app.dashboard.pages.policy_editor import DEBOUNCE_MS
 from app.dashboard.state import State
 from app.dashboard.views.hardware import HardwareField, given_hardware, hardware_fields
 from db.queries import RunRow, get_run
@@ -107,7 +108,7 @@ def _field(field: HardwareField) -> Any:
     if field.choices:
         control = dmc.Select(id=identity, data=list(field.choices), allowDeselect=False, **common)
     else:
-        control = dmc.TextInput(id=identity, debounce=500, **common)
+        control = dmc.TextInput(id=identity, debounce=DEBOUNCE_MS, **common)
     reset = dmc.Button(
         "Reset",
         id={"reset": field.key},

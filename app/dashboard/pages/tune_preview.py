@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import dash
@@ -32,8 +34,10 @@ from hyperoffload_core.sizes import format_bytes
 from hyperoffload_core.strategies import STRATEGIES
 
 POLL_MS = 250
-AT_ONCE_S = 0.7
+AT_ONCE_S = 0.9
 """How long a change waits for its answer before the page polls for it, and shows what the curve knows."""
+POLL_WAIT_S = 0.2
+"""How long a poll waits for the answer, so that it is shown when it is there."""
 PENDING = "preview pending"
 
 
@@ -116,9 +120,16 @@ def register(app: dash.Dash, shared: State, planner: Planner, curve: Planner) ->
     )
     def poll(_: int | None, run_id: int, page: str) -> Any:
         ticket = planner.ticket(page)
-        if ticket is None or not ticket.wait(0):
+        if ticket is None or not ticket.wait(POLL_WAIT_S):
             return (*(dash.no_update,) * 4, ticket is None)
         return _answer(shared, run_id, ticket)
+
+
+def ask_ahead(planner: Planner, page: str, document: Mapping[str, Any]) -> None:
+    """Ask for a policy on the hardware the page asked for last. The page's own request comes when it has drawn all
+    fields, and then waits for this answer."""
+    if (before := planner.ticket(page)) is not None:
+        planner.ask(page, replace(before.ask, policies=(policy_from_document(document),)))
 
 
 def _answer(shared: State, run_id: int, ticket: Ticket) -> Any:
