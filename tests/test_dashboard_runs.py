@@ -22,7 +22,7 @@ from app.cli.demo import demo
 from app.dashboard.factory import create_app
 from app.dashboard.pages import graph, run, runs, tune
 from app.dashboard.pages.run_notice import run_notice, run_title
-from app.dashboard.pages.runs import BLOCK_ROWS
+from app.dashboard.pages.runs import BLOCK_ROWS, LONGEST_CHOICE
 from app.dashboard.views.runs import RunsAsked, common_tags, run_filter, runs_asked_for, runs_named
 from app.demo import DEMO_LIMIT, DEMO_LINK, DEMO_STEPS, demo_request
 from app.jobs import cancel_job, job_view
@@ -160,6 +160,15 @@ def test_a_reason_is_the_end_of_one_sentence_whoever_wrote_it(
     notice = run_notice(replace(get_run(database, 1), status=status, reason=reason))
     said = json.dumps(notice, cls=PlotlyJSONEncoder, ensure_ascii=False)
     assert words in said and ".." not in said and "\u202e" not in said and len(said) < 3_000
+
+
+def test_choices_of_the_filters_are_cut_and_still_choose_the_whole(app: dash.Dash, database: Database) -> None:
+    tag = "\u202e" + "t" * 5_000
+    with database.write() as connection:
+        connection.execute(update(Run).where(Run.id == 1).values(tags=[tag]))
+    choices = [c for c in re.findall(r'\{"value": "[^"]*", "label": "[^"]*"\}', shown(app, runs.layout)) if "ttt" in c]
+    (choice,) = map(json.loads, choices)
+    assert choice["value"] == tag and len(choice["label"]) <= LONGEST_CHOICE and "\u202e" not in choice["label"]
 
 
 def test_the_title_of_a_page_names_its_run(app: dash.Dash, database: Database) -> None:

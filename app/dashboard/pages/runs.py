@@ -27,6 +27,8 @@ from profiles.plain import visible
 
 __all__ = ["MOST_COMPARED", "layout", "register"]
 BLOCK_ROWS = 60
+# A list of choices is as wide as its longest.
+LONGEST_CHOICE = 60
 REFRESH_MS = 3000
 KIND_HINT = "Predicted by the simulator, measured by the executor, or measured in MindSpore's graph mode"
 CHOICES = {"model": "Model", "strategy": "Strategy", "hardware": "Hardware", "kind": "Kind", "tag": "Tag"}
@@ -139,7 +141,7 @@ def _filters(state: State, asked: RunsAsked, wrong: str | None) -> Any:
         selects.append(
             dmc.Select(
                 id=f"runs-{name}",
-                data=[{"value": option, "label": visible(option)} for option in options],
+                data=[{"value": option, "label": visible(option, LONGEST_CHOICE)} for option in options],
                 value=chosen,
                 placeholder=title,
                 clearable=True,
