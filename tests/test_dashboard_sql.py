@@ -15,6 +15,10 @@ from plotly.utils import PlotlyJSONEncoder
 
 from app.dashboard.factory import create_app
 from app.dashboard.pages import sql
+from app.dashboard.pages.policy_editor import name_fields
+from app.dashboard.pages.sql_parts import saved_choices
+from app.dashboard.state import current_state
+from app.dashboard.views.policy import Draft
 from app.dashboard.views.sql import (
     MOST_BARS,
     ONE_SERIES,
@@ -31,7 +35,8 @@ from app.dashboard.views.sql import (
 from db.database import open_database
 from db.reading import Answer
 from db.recordings import RunDescription, record_profile
-from db.saved_queries import BUILT_IN
+from db.saved_queries import BUILT_IN, save_query
+from profiles.plain import visible
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 OPS = Answer(
@@ -177,6 +182,16 @@ def test_queries_are_saved_chosen_and_deleted(app: dash.Dash) -> None:
     assert "is built in; choose another name" in json.dumps(refused)
     call(app, "sql-forget.n_clicks", {"sql-forget.n_clicks": 1, "sql-saved.value": HOSTILE})
     assert "there is no saved query" in shown(app, saved=HOSTILE)
+
+
+def test_names_to_choose_from_obey_nothing_and_still_choose_the_whole(app: dash.Dash) -> None:
+    name = "\u202eexe" + "n" * 90
+    save_query(app.server.config["HYPEROFFLOAD"].database, name, "SELECT 1")
+    with app.server.app_context():
+        (group, *_) = saved_choices(current_state())
+    assert group["items"] == [{"value": name, "label": visible(name, 80)}]
+    fields = json.dumps(name_fields(Draft(name="p"), [name]), cls=PlotlyJSONEncoder, ensure_ascii=False)
+    assert f'"label": "{visible(name, 80)}"' in fields and f'"value": "saved:{name}"' in fields
 
 
 def test_the_download_holds_every_row(app: dash.Dash) -> None:

@@ -17,6 +17,7 @@ from hyperoffload_core.ir import PHASES, TENSOR_CLASSES
 from hyperoffload_core.policy import PRESETS, policy_to_document
 from hyperoffload_core.sizes import format_bytes
 from hyperoffload_core.strategies import STRATEGIES, Option
+from profiles.plain import visible
 
 DEBOUNCE_MS = 150
 """After so long without a key a typed value counts. Each is predicted, and a newer one ends the prediction."""
@@ -57,7 +58,7 @@ def name_fields(draft: Draft, saved: Sequence[str] = ()) -> Any:
     """The name, and what to start from: a preset, or the latest version of a saved policy."""
     groups = [{"group": "Presets", "items": [{"value": name, "label": name} for name in PRESETS]}]
     if saved:
-        items = [{"value": f"{SAVED}{name}", "label": name[:80]} for name in saved]
+        items = [{"value": f"{SAVED}{name}", "label": visible(name, 80)} for name in saved]
         groups.append({"group": "Saved policies, latest version", "items": items})
     return dmc.Group(
         [

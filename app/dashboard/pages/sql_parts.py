@@ -14,6 +14,7 @@ from app.querying import RUN
 from db.reading import LONGEST_S, Answer, QueryError
 from db.saved_queries import list_queries
 from hyperoffload_core.sizes import format_ns
+from profiles.plain import visible
 
 ROW_PX = 36
 MOST_ROWS_HIGH = 12
@@ -92,7 +93,11 @@ def saved_choices(state: State) -> list[dict[str, Any]]:
         ("Yours", [q.name for q in queries if not q.built_in]),
         ("Built in", [q.name for q in queries if q.built_in]),
     ]
-    return [{"group": title, "items": names} for title, names in groups if names]
+    return [
+        {"group": title, "items": [{"value": name, "label": visible(name, 80)} for name in names]}
+        for title, names in groups
+        if names
+    ]
 
 
 def result(found: Answer, choice: PlotChoice | None) -> Any:
