@@ -43,6 +43,8 @@ def _tree(content: Any) -> Any:
         return str(content)
     if isinstance(content, list | tuple):
         return ["", {}, *(_tree(part) for part in content)]
+    if isinstance(content, Frozen):
+        return content.tree
     if not isinstance(content, Component) or content._namespace != HTML or hasattr(content, "id"):
         raise TypeError(f"{content!r} is not plain HTML")
     properties = content.to_plotly_json()["props"]
