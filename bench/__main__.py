@@ -93,10 +93,12 @@ SECTIONS = (
         "what the timeline asks for: a thousandth of a step, or all of it.",
     ),
     Section(
-        "A prediction on the Tune page",
+        "Predictions while tuning",
         "bench.preview",
-        "A memory limit is typed for LLaMA-3-8B's training step; the time until the page shows its prediction, in "
-        "a headless browser. Each limit is asked for once, as an answer that is known comes at once.",
+        "The policy or the hardware of LLaMA-3-8B's training step is changed on the Tune page, strategy `hyperoffload` "
+        "on ascend-910c; the time until the page shows the prediction, in a headless browser. Each change is made "
+        "once, as an answer that is known comes at once. *Predicting* is the page's own number: from its ask to the "
+        "answer of the process that predicts.",
     ),
     Section(
         "The dashboard in a browser",
