@@ -1,5 +1,5 @@
-"""The neighbourhood of an op or a storage in a step's graph, found by name: what `hyperoffload explain --around` prints
-and the graph page draws."""
+"""The neighbourhood of an op or a storage in a step's graph, found by name, and its layers: what `hyperoffload explain`
+prints with ``--around`` and ``--layers`` and the graph page draws."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.dashboard.views.graph_boxes import Around, Label, centre_of, described
+from app.dashboard.views.graph_layers import Layers, layers_of
 from app.dashboard.views.graph_layout import MOST_HOPS, Region, layered, region
 from app.dashboard.views.graph_links import Node, Stage
 from app.dashboard.views.step import StepView
@@ -46,6 +47,11 @@ def surroundings(
     nodes = [node for layer in layered(found) for node in layer]
     labels = {node: described(view.links, view, node, stage) for node in nodes}
     return Surroundings(f"{around.place} {what.name}", stage, hops, found, labels)
+
+
+def layers(source: Schedule | Profile, step: int | None) -> Layers:
+    """All layers of a step, with what goes from one to another. Raises `ExplainError`."""
+    return layers_of(StepView(*step_profile(source, step)))
 
 
 def meant(graph: Graph, name: str) -> Around:

@@ -13,6 +13,7 @@ from dashboard_example import example_profile, example_schedule
 
 from app.cli.main import run
 from app.dashboard.views.graph_boxes import Around, drawing
+from app.dashboard.views.graph_layers import layers_of
 from app.dashboard.views.step import StepView
 from db.database import open_database
 from db.recordings import RunDescription, record_profile
@@ -104,3 +105,17 @@ def test_what_is_not_there_is_one_sentence(explain: Explain, arguments: list[str
 def test_a_terminal_needs_no_dash() -> None:
     code = "import sys, app.surroundings; sys.exit(int('dash' in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+def test_layers_are_those_of_the_graph_page(explain: Explain) -> None:
+    schedule = example_schedule()
+    shown = layers_of(StepView(example_profile(schedule, "measured")))
+    document = json.loads(explain("--layers", "--json"))["layers"]
+    assert [(box["layer"], box["phase"], box["ops"], box["time_ns"], box["bytes"]) for box in document["layers"]] == [
+        (box.layer, box.phase, box.ops, box.time_ns, box.bytes) for box in shown.boxes
+    ]
+    assert [(f["before"], f["after"], f["bytes"]) for f in document["flows"]] == [
+        (flow.before, flow.after, flow.bytes) for flow in shown.flows
+    ]
+    text = explain("--layers")
+    assert all(box.layer in text and box.phase in text for box in shown.boxes)

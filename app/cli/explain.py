@@ -11,6 +11,7 @@ from app.cli.display import console, print_json, print_table, size, time
 from app.cli.options import DEFAULT_DATABASE, Database, Json, OptionError
 
 if TYPE_CHECKING:
+    from app.dashboard.views.graph_layers import Layers
     from app.surroundings import Surroundings
     from hyperoffload_core.explain.explanation import Explanation
     from hyperoffload_core.explain.moves import MoveVerdict
@@ -66,6 +67,9 @@ def explain(
     captured: Annotated[
         bool, typer.Option("--captured", help="--around in the model's graph, without cache operators.")
     ] = False,
+    layers: Annotated[
+        bool, typer.Option("--layers", help="Every layer, phase by phase: its ops, their time, the bytes they touch.")
+    ] = False,
     by: Annotated[
         str, typer.Option("--by", help="How --at groups them: class, layer, op (that makes them) or name.")
     ] = "class",
@@ -85,7 +89,7 @@ def explain(
     Examples: `hyperoffload explain latest --what-if "link x2" --what-if "limit 80%"`,
     `hyperoffload explain latest --find "blocking>1ms in:transfers" --at peak --by layer`
     """
-    from app.cli.explain_around import around_document, print_around
+    from app.cli.explain_around import around_document, layers_document, print_around, print_layers
     from app.cli.explain_step import print_found, print_moment, print_selection, step_document
     from app.explaining import ask, explained_source, explained_step, found_in, moment_of, named_storages, selection_in
     from hyperoffload_core.explain.explanation import blocking_words, explanation_document
@@ -112,10 +116,12 @@ def explain(
     chosen = selection_in(source, step, between) if between is not None else None
     near = _surroundings(source, step, around, hops, captured) if around is not None else None
     asked = (storage, transfer, at, between, around)
-    parts = stalls or bool(answers) or bool(searched) or any(given is not None for given in asked)
+    parts = stalls or layers or bool(answers) or bool(searched) or any(given is not None for given in asked)
+    every_layer = _layers(source, step) if layers else None
     if json:
         document = _document(found, kept, moves, stalls, answers) if parts else explanation_document(found)
         nearby = {"around": around_document(near)} if near is not None else {}
+        nearby |= {"layers": layers_document(every_layer)} if every_layer is not None else {}
         print_json(document | step_document(searched, moment, chosen, group, top) | nearby)
         return
     console.print(_headline(found), markup=False)
@@ -139,12 +145,20 @@ def explain(
         print_selection(chosen)
     if near is not None:
         print_around(near)
+    if every_layer is not None:
+        print_layers(every_layer)
 
 
 def _surroundings(source: Schedule | Profile, step: int | None, name: str, hops: int, captured: bool) -> Surroundings:
     from app.surroundings import surroundings
 
     return surroundings(source, step, name, hops, "captured" if captured else "scheduled")
+
+
+def _layers(source: Schedule | Profile, step: int | None) -> Layers:
+    from app.surroundings import layers
+
+    return layers(source, step)
 
 
 def _headline(e: Explanation) -> str:
