@@ -114,3 +114,12 @@ def test_paging_around_kept_activations_meets_nearly_every_limit_that_bytes_allo
 def test_an_op_takes_time() -> None:
     with pytest.raises(CostError, match="op 1 takes 0 ns; a duration is at least 1 ns"):
         Durations((5, 0), "made up")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_share_of_nothing_is_a_limit_too(strategy: str) -> None:
+    """GIVEN ops without storages, whose live peak is 0 THEN half of that does not stop any strategy."""
+    b = GraphBuilder("empty")
+    b.op("nothing")
+    policy = Policy(memory_limit="50%", strategy=strategy)
+    assert compile_schedule(b.graph(), Durations((50,), "made up"), TINY, policy).metrics.step_ns == 50

@@ -102,10 +102,11 @@ class Policy(BaseModel):
         return value.strip()
 
     def limit_bytes(self, live_peak_bytes: int, device_bytes: int) -> int:
-        """The limit in bytes; ``live_peak_bytes`` is the no-offload live peak of the graph in captured order."""
+        """The limit in bytes, at least 1; ``live_peak_bytes`` is the no-offload live peak of the graph in captured
+        order."""
         if self.memory_limit is None:
             return device_bytes
-        return parse_bytes(self.memory_limit, live_peak_bytes)
+        return max(1, parse_bytes(self.memory_limit, live_peak_bytes))
 
 
 def policy_from_document(document: Any, where: str = "policy") -> Policy:
