@@ -4,19 +4,20 @@ A column says which part of a gap is left, another which part of a value is stor
 step asks that enough is away there. Slots at which the answer leaves too much are added, and it is solved again. The
 times of the slots are columns as well: transfers that can only run ahead of a slot, behind it, or between two, have to
 fit there on their link. In whole numbers the answer is a choice; in parts, which takes a fraction of the time, it is
-rounded (`choice.Choosing.round_off`).
+rounded (`choice.Choosing.round_off`), and storages that are alike are one there (`passes.alike`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hyperoffload_core.analysis.lifetimes import Uses
 from hyperoffload_core.analysis.linear import LinearProgram
+from hyperoffload_core.passes.alike import alike
 from hyperoffload_core.passes.play import Problem
 from hyperoffload_core.passes.selection import Candidates, resident_slots
 
@@ -36,6 +37,8 @@ _APART = 80
 """Slots added at once are at least one in so many of all slots apart."""
 _COVERED = 1e-4
 """A slot may be over the limit by this part of it: rounding fills that in."""
+_SMALLEST_GROUP = 5000
+"""Groups of less than one in so many of the bytes over the limit are left out."""
 _LEAST_PART = 1e-3
 """A gap left by less is not left."""
 _GAP = 0.01
@@ -141,67 +144,36 @@ def _parts(
 ) -> Floats | None:
     chosen = np.asarray(slots, np.int64)
     over = np.maximum(0, resident[chosen] - limit_bytes)
-    at = chosen[None, :]
-    covers = np.where(
-        c.wrap[:, None],
-        (at <= c.high[:, None]) | (at >= c.low[:, None]),
-        (at >= c.low[:, None]) & (at <= c.high[:, None]),
-    )
+    covers = _covers(c, chosen)
     rows = np.flatnonzero(allowed & covers[:, over > 0].any(axis=1))
     result = np.zeros(len(c.storage))
     if not over.any():
         return result
     if not len(rows):
         return None
-    alike = _alike(problem, uses, c, rows, chosen, covers[rows]) if whole_seconds is None else [rows[None, :]]
-    # One storage stands for all that are alike: their average is a solution, too.
-    first = np.concatenate([group[0] for group in alike])
-    weight = np.concatenate([np.full(group.shape[1], len(group), np.float64) for group in alike])
-    parts = _solve(problem, uses, c, first, weight, chosen, over, covers[first], whole_seconds)
+    if whole_seconds is not None:
+        parts = _solve(problem, uses, c, rows, chosen, over, covers[rows], whole_seconds)
+        if parts is None:
+            return None
+        result[rows] = parts
+        return result
+    groups = alike(c, uses, rows, chosen, chosen[over > 0])
+    gaps = groups.gaps
+    large = np.flatnonzero(gaps.bytes * _SMALLEST_GROUP >= over.max())
+    parts = _solve(problem, uses, gaps, large, chosen, over, _covers(gaps, chosen)[large], None)
     if parts is None:
         return None
-    ends = np.cumsum([group.shape[1] for group in alike])[:-1]
-    for group, part in zip(alike, np.split(parts, ends), strict=True):
-        result[group] = _spread(part, len(group), c.wrap[group[0]])
+    of_groups = np.zeros(len(gaps.bytes))
+    of_groups[large] = parts
+    result[rows] = groups.spread(of_groups)
     return result
 
 
-def _spread(part: Floats, count: int, wrap: Flags) -> Floats:
-    """Parts of ``count`` storages alike that are ``part`` on average, all but one of them 0 or 1; shape (count, rows).
-
-    Homes in the pool come from the other end, so that a storage that leaves a gap keeps its home where that is enough.
-    """
-    place = np.arange(count)[:, None]
-    spread: Floats = np.clip(part * count - np.where(wrap, count - 1 - place, place), 0.0, 1.0)
-    return spread
-
-
-def _alike(
-    problem: Problem, uses: Sequence[Uses], c: Candidates, rows: Integers, chosen: Integers, covers: Flags
-) -> list[Integers]:
-    """The rows of storages that nothing in the program tells apart: arrays of shape (storages, rows of each)."""
-    storage, write = c.storage[rows], c.last_write[rows]
-    last = np.array([len(uses[s].positions) - 1 for s in storage.tolist()], np.int64)
-    traits = np.column_stack(
-        [
-            np.packbits(covers, axis=1),
-            c.bytes[rows],
-            np.searchsorted(chosen, c.need[rows]),
-            np.searchsorted(chosen, np.maximum(write + 1, 0), side="right"),
-            c.wrap[rows],
-            write < 0,
-            np.concatenate(([False], (storage[1:] == storage[:-1]) & (write[1:] == write[:-1]))),
-            np.where(c.index[rows] == last, 1, np.where(c.index[rows] == -1, 2, 0)),
-            c.high[rows] > len(problem.order),
-        ]
-    )
-    _, kind = np.unique(traits, axis=0, return_inverse=True)
-    kinds = kind.reshape(-1).tolist()
-    starts = np.flatnonzero(np.concatenate(([True], storage[1:] != storage[:-1]))).tolist()
-    groups: dict[tuple[int, ...], list[Integers]] = {}
-    for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
-        groups.setdefault(tuple(kinds[start:end]), []).append(rows[start:end])
-    return [np.stack(group) for group in groups.values()]
+def _covers(c: Candidates, chosen: Integers) -> Flags:
+    """Which of the chosen slots each gap frees."""
+    at, low, high = chosen[None, :], c.low[:, None], c.high[:, None]
+    result: Flags = np.where(c.wrap[:, None], (at <= high) | (at >= low), (at >= low) & (at <= high))
+    return result
 
 
 def _solve(
@@ -209,19 +181,15 @@ def _solve(
     uses: Sequence[Uses],
     c: Candidates,
     rows: Integers,
-    weight: Floats,
     chosen: Integers,
     over: Integers,
     covers: Flags,
     whole_seconds: float | None,
 ) -> Floats | None:
-    """``weight``: how many storages each row stands for."""
     n, k = len(rows), len(chosen)
     binding = covers & (over > 0)[None, :]
     stored_of, stored_rows, stores = _stores(c, rows, chosen, binding)
-    stores = replace(stores, time_ns=stores.time_ns * weight[stored_rows])
     prefetches = _prefetches(c, rows, chosen, binding)
-    prefetches = replace(prefetches, time_ns=prefetches.time_ns * weight)
     m = n + len(stored_rows)
     durations = np.asarray(problem.durations_ns, np.float64)
     total = float(durations.sum())
@@ -237,7 +205,7 @@ def _solve(
         program.at_most([(m + slot, value) for slot, value in times.items()], limit, parts)
 
     unit = float(over.max())
-    size = c.bytes[rows] * weight
+    size = c.bytes[rows].astype(np.float64)
     for slot in range(k):
         if over[slot] > 0:
             add(-(size * covers[:, slot]) / unit, {}, -over[slot] / unit)

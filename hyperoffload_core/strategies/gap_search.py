@@ -31,15 +31,16 @@ from hyperoffload_core.passes.selection import (
 )
 from hyperoffload_core.strategies.base import Request
 from hyperoffload_core.strategies.planned import NEVER
-from hyperoffload_core.strategies.recipes import IN_PARTS, RECIPES, Recipe
+from hyperoffload_core.strategies.recipes import EXACT_PARTS, MEASURED_PARTS, PARTS, RECIPES, Recipe
 from hyperoffload_core.strategies.solutions import Solution, Variant, suspects
 from hyperoffload_core.strategies.work import Work
 
-_SMALLEST_PART, _SMALLEST_PART_OF_LARGE, _MOST_AT_ONCE = 1000, 5000, 4000
-"""Choosing all gaps at once leaves out those of less than one in so many of the bytes over the limit, and takes no more
-than about so many, the largest."""
+_SMALLEST_PART = 1000
+"""Choosing all gaps of a small graph at once leaves out those of less than one in so many of the bytes too many."""
 SMALL_OPS = 1000
 """A graph of so many ops is worth a second of search more."""
+_MANY_OPS = 5000
+"""In a graph of more ops a greedy choice takes longer than a linear program."""
 _EACH_ORDER, _FAR = 3, 1.02
 """So many recipes that give a choice are followed for each order; then one whose best choice is so much longer is left
 alone."""
@@ -79,10 +80,8 @@ class Search:
         """``before`` is the solution found with more memory, from which it starts."""
         if before is not None:
             variant = before.variant
-            measured = Choosing(
-                variant.problem, variant.uses, self.request.actions, self._measured(before), self.target
-            )
-            for choosing in (measured, self._choosing(variant, Recipe(exact=False, link_weight=LINK_WEIGHT))):
+            inside = self._choosing(variant, Recipe(exact=False, link_weight=LINK_WEIGHT))
+            for choosing in (self._measuring(before), inside):
                 if self.best is None or not self._over():
                     self._try(variant, self._filled(choosing, choosing.start_from(before.choices)))
             if self.best is not None:
@@ -134,11 +133,13 @@ class Search:
 
     def _recipes(self) -> tuple[Recipe, ...]:
         """All gaps at once come second where time is over before all recipes have been followed, and first where one
-        has to do: they take less time."""
+        has to do or a greedy choice takes the longer."""
         if self._small():
-            return (*RECIPES, *IN_PARTS)
-        first = (IN_PARTS[0], RECIPES[0]) if in_a_hurry(self.request) else (RECIPES[0], IN_PARTS[0])
-        return (*first, *RECIPES[1:], *IN_PARTS[1:])
+            return (*RECIPES, PARTS, EXACT_PARTS)
+        if len(self.request.graph.ops) > _MANY_OPS:
+            return (EXACT_PARTS, MEASURED_PARTS, RECIPES[0], PARTS, *RECIPES[1:])
+        first = (PARTS, RECIPES[0]) if in_a_hurry(self.request) else (RECIPES[0], PARTS)
+        return (*first, *RECIPES[1:], EXACT_PARTS)
 
     def _choosing(self, variant: Variant, recipe: Recipe, margin_bytes: int = 0) -> Choosing:
         key = (id(variant), recipe.exact)
@@ -159,7 +160,12 @@ class Search:
         return chosen
 
     def _follow(self, variant: Variant, recipe: Recipe) -> Chosen | None:
-        choosing = self._choosing(variant, recipe)
+        if recipe.measured:
+            if self.best is None or self.best.variant is not variant:
+                return None
+            choosing = self._measuring(self.best)
+        else:
+            choosing = self._choosing(variant, recipe)
         if recipe.in_parts:
             chosen = self._covering(variant, choosing)
         else:
@@ -177,10 +183,9 @@ class Search:
         self, variant: Variant, choosing: Choosing, whole_with: frozenset[Choice] | None = None
     ) -> Chosen | None:
         c = choosing.c
-        smallest = _SMALLEST_PART if self._small() else _SMALLEST_PART_OF_LARGE
-        enough = c.bytes * smallest >= resident_slots(variant.problem, variant.uses).max() - self.target
-        if len(c.bytes) > _MOST_AT_ONCE:
-            enough &= c.bytes >= np.partition(c.bytes, -_MOST_AT_ONCE)[-_MOST_AT_ONCE]
+        enough = np.ones(len(c.bytes), np.bool_)
+        if self._small():
+            enough = c.bytes * _SMALLEST_PART >= resident_slots(variant.problem, variant.uses).max() - self.target
         rows = None
         if whole_with is not None:
             rows = np.array([choice in whole_with for choice in zip(c.storage.tolist(), c.index.tolist(), strict=True)])
@@ -191,7 +196,7 @@ class Search:
     def _cover_near(self, solution: Solution) -> None:
         """Choose all gaps at once, measured by the times of a solution."""
         variant = solution.variant
-        choosing = Choosing(variant.problem, variant.uses, self.request.actions, self._measured(solution), self.target)
+        choosing = self._measuring(solution)
         chosen = self._covering(variant, choosing, whole_with=solution.choices)
         self._try(variant, chosen)
         if chosen is not None:
@@ -203,10 +208,12 @@ class Search:
             self._cover_near(self.best)
             cost = self.best.cost if self.best.cost < cost and not self._over() else None
 
-    def _measured(self, solution: Solution) -> Candidates:
+    def _measuring(self, solution: Solution) -> Choosing:
+        """Nothing chosen yet, of gaps measured by the times of a solution."""
         variant, placement = solution.variant, solution.placement
         times = Estimate(np.array(placement.op_start_ns, np.int64), np.array(placement.op_end_ns, np.int64))
-        return find_candidates(variant.problem, variant.gaps, times, exact=True)
+        candidates = find_candidates(variant.problem, variant.gaps, times, exact=True)
+        return Choosing(variant.problem, variant.uses, self.request.actions, candidates, self.target)
 
     def _try(self, variant: Variant, chosen: Chosen | None) -> bool:
         """Place what was chosen, unless that cannot be better; whether it is."""
@@ -285,12 +292,9 @@ class Search:
 
     def _search_near(self, solution: Solution) -> None:
         """Search around a solution, with gaps measured by its times and by what lies strictly inside them."""
-        variant, measured = solution.variant, self._measured(solution)
+        variant = solution.variant
         inside = self._choosing(variant, Recipe(exact=False, link_weight=LINK_WEIGHT))
-        for choosing in (
-            Choosing(variant.problem, variant.uses, self.request.actions, measured, self.target),
-            inside,
-        ):
+        for choosing in (self._measuring(solution), inside):
             if self._over():
                 return
             chosen = self._filled(choosing, choosing.start_from(solution.choices))

@@ -13,6 +13,7 @@ class Recipe:
 
     ``part_of_largest``: none of a storage larger than one in so many of the largest that could leave. ``room``: again
     with so much of the largest transfer left free. ``in_parts``: all gaps at once (`passes.covering`), then rounded.
+    ``measured``: by the times of the best placement so far.
     """
 
     exact: bool
@@ -21,6 +22,7 @@ class Recipe:
     part_of_largest: int | None = None
     room: float | None = None
     in_parts: bool = False
+    measured: bool = False
 
 
 RECIPES = (
@@ -40,7 +42,6 @@ RECIPES = (
     Recipe(exact=False, link_weight=LINK_WEIGHT, part_of_largest=2, room=0.25),
     Recipe(exact=False, link_weight=LINK_WEIGHT, part_of_largest=8, room=0.5),
 )
-IN_PARTS = (
-    Recipe(exact=False, link_weight=LINK_WEIGHT, in_parts=True),
-    Recipe(exact=True, link_weight=LINK_WEIGHT, in_parts=True),
-)
+PARTS = Recipe(exact=False, link_weight=LINK_WEIGHT, in_parts=True)
+EXACT_PARTS = Recipe(exact=True, link_weight=LINK_WEIGHT, in_parts=True)
+MEASURED_PARTS = Recipe(exact=True, link_weight=LINK_WEIGHT, in_parts=True, measured=True)
