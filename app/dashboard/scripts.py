@@ -1,9 +1,9 @@
 """Which scripts and styles a page asks for, and how they are served.
 
 A browser that opens the dashboard for the first time pays for each file and, far more, for reading scripts. So what
-every page needs comes in few files made when the dashboard starts; a page gets early what its first sight needs
-(charts: plotly.js, lists: ag-grid) and the rest when it is there; and scripts that run at once say so, which lets
-Chromium compile them beside the page instead of function by function while the page waits.
+every page needs comes in few files made when the dashboard starts; a page gets what its first sight needs (charts:
+plotly.js, lists: ag-grid) as soon as the first script runs and the rest when it is there; and scripts that run at once
+say so, which lets Chromium compile them beside the page instead of function by function while the page waits.
 """
 
 from __future__ import annotations
