@@ -37,6 +37,8 @@ _APART = 80
 """Slots added at once are at least one in so many of all slots apart."""
 _COVERED = 1e-4
 """A slot may be over the limit by this part of it: rounding fills that in."""
+_FEW = 2000
+"""So few gaps are a column each: groups of those that are alike are solved sooner, but leave more to rounding."""
 _SMALLEST_GROUP = 5000
 """Groups of less than one in so many of the bytes over the limit are left out."""
 _LEAST_PART = 1e-3
@@ -151,7 +153,7 @@ def _parts(
         return result
     if not len(rows):
         return None
-    if whole_seconds is not None:
+    if whole_seconds is not None or len(rows) <= _FEW:
         parts = _solve(problem, uses, c, rows, chosen, over, covers[rows], whole_seconds)
         if parts is None:
             return None

@@ -223,6 +223,8 @@ def _exchanged(request: Request, bound: int, work: Work, tried: Sequence[Tried],
                 break
         if shortest_ns == step_ns and len(better) > 1 and better[-1].placement.step_ns >= step_ns:
             waiting.append(Tried(better[-1], target, 0.0))
+        if not waiting:
+            waiting.append(now)  # another turn draws other neighbours
     return plans
 
 
