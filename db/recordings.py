@@ -7,7 +7,7 @@ Every call is one transaction, so a writer that is killed leaves whole appends b
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from db.documents import insert_numbers, insert_rows, put_schedule
 from db.models import OpEvent, Run, RunStep, StorageLifetime, TransferEvent, utc_now
 from db.processes import process_started
 from hyperoffload_core.metrics import covered_ns, union_ns
-from hyperoffload_core.recording import Profile, ProfileKind
+from hyperoffload_core.recording import Profile, ProfileKind, StorageLifetimes
 from hyperoffload_core.schedule import Schedule
 
 
@@ -143,7 +143,7 @@ def _append(connection: Connection, run_id: int, profile: Profile) -> None:
     if status not in ("running", "incomplete"):
         raise DatabaseError(f"run {run_id} is {status}; nothing can be appended to it")
     first = connection.execute(select(Run.step_count).where(Run.id == run_id)).scalar_one()
-    ops, transfers, lifetimes = profile.ops, profile.transfers, profile.lifetimes
+    ops, transfers, lifetimes = profile.ops, profile.transfers, _distinct(profile.lifetimes)
     for name, ids, count in (
         ("op", ops.op, len(profile.schedule.graph.ops)),
         ("storage", lifetimes.storage, len(profile.schedule.graph.storages)),
@@ -184,6 +184,19 @@ def _append(connection: Connection, run_id: int, profile: Profile) -> None:
     if profile.conditions:
         values["conditions"] = profile.conditions
     connection.execute(update(Run).where(Run.id == run_id).values(values))
+
+
+def _distinct(stays: StorageLifetimes) -> StorageLifetimes:
+    """Without what is there already: a storage may come and go several times within one reading of a clock, and stays
+    that begin and end at the same time are one empty stay to whoever looks at times."""
+    empty = np.flatnonzero(stays.start_ns == stays.end_ns)
+    if len(empty) < 2:
+        return stays
+    told_by = np.stack((stays.step, stays.start_ns, stays.storage))[:, empty]
+    _, first = np.unique(told_by, axis=1, return_index=True)
+    kept = np.ones(len(stays.step), dtype=bool)
+    kept[np.delete(empty, first)] = False
+    return StorageLifetimes(*(getattr(stays, column.name)[kept] for column in fields(stays)))
 
 
 def _rows(run_id: int, *columns: Any) -> NDArray[np.int64]:

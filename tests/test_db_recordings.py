@@ -26,7 +26,8 @@ from db.recordings import (
     record_profile,
     start_run,
 )
-from hyperoffload_core.recording import Profile
+from hyperoffload_core.recording import Profile, ProfileKind
+from tests.dashboard_example import example_profile, example_schedule
 
 
 @pytest.fixture
@@ -106,6 +107,19 @@ def test_events_can_be_read_with_plain_sql(database: Database) -> None:
         "AND s.storage = t.storage WHERE t.direction = 0"
     )
     assert rows.fetchall() == [("act", "activation", 400, 100)]
+
+
+@pytest.mark.parametrize("kind", ["predicted", "measured"])
+def test_a_step_within_one_reading_of_the_clock_is_recorded(database: Database, kind: ProfileKind) -> None:
+    """Each storage that left and came back did so at the time at which all began and ended."""
+    schedule = example_schedule()
+    run_id = record_profile(
+        database, RunDescription(kind, schedule, "quick"), example_profile(schedule, kind, stretch=0)
+    )
+    held = load_profile(database, run_id).lifetimes
+    assert sorted(held.storage.tolist()) == sorted({r.storage for r in schedule.residencies})
+    assert len(held.storage) < len(schedule.residencies)
+    assert get_run(database, run_id).step_ns == 0
 
 
 def test_a_run_has_no_steps_before_the_first_append(database: Database) -> None:
