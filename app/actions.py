@@ -17,11 +17,10 @@ from db.database import Database, require_writable
 from db.queries import RunRow, find_run, load_profile
 from db.recordings import RunDescription, record_profile
 from hyperoffload_core.compile import compile_schedule
-from hyperoffload_core.cost import Durations, measured_durations, original_durations, roofline_durations
+from hyperoffload_core.cost import Durations, profile_durations, roofline_durations
 from hyperoffload_core.errors import UserError
 from hyperoffload_core.graphfile import GraphFile, read_graph
 from hyperoffload_core.hardware import Hardware, described, load_hardware, overridden
-from hyperoffload_core.recording import Profile
 from hyperoffload_core.schedule import Schedule
 from hyperoffload_core.simulator import simulate
 from hyperoffload_core.spool import Captured, Emitted, Progress
@@ -151,9 +150,7 @@ def _recorded_problem(database: Database, run: RunRow, overrides: Mapping[str, A
     """
     profile = load_profile(database, run.id)
     schedule = profile.schedule
-    measured = profile.kind == "measured"
-    durations = measured_durations([profile]) if measured else _predicted_durations(profile, run.id)
-    durations = original_durations(schedule.graph, durations)
+    durations = profile_durations(profile)
     hardware, content = schedule.hardware, GraphFile(schedule.graph.original, run.source)
     if not overrides:
         return Problem(content, hardware, durations)
@@ -164,19 +161,6 @@ def _recorded_problem(database: Database, run: RunRow, overrides: Mapping[str, A
             raise RequestError("op durations were measured; other compute numbers need a hardware that models them")
         durations = roofline_durations(content.graph, other)
     return Problem(content, other, durations)
-
-
-def _predicted_durations(profile: Profile, run_id: int) -> Durations:
-    """Those its step was predicted with: in a session, those of the session's own steps, not those it was planned with
-    before, so that the same policy is predicted to take the same time again."""
-    schedule, ops = profile.schedule, profile.ops
-    first = ops.step == 0
-    ns = [0] * len(schedule.durations_ns)
-    for op, took in zip(ops.op[first].tolist(), (ops.end_ns - ops.start_ns)[first].tolist(), strict=True):
-        ns[op] = max(1, took)
-    if tuple(ns) == tuple(schedule.durations_ns):
-        return Durations(schedule.durations_ns, schedule.duration_source)
-    return Durations(tuple(ns), f"those that run {run_id} was predicted with (planned: {schedule.duration_source})")
 
 
 def named_run(model: str, database: Database | None) -> RunRow | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from app.recorded import load_labelled
 from db.database import open_database
-from hyperoffload_core.cost import measured_durations, original_durations
+from hyperoffload_core.cost import profile_durations
 from hyperoffload_core.errors import UserError, near_matches
 from hyperoffload_core.explain.explanation import Explanation, explain
 from hyperoffload_core.explain.questions import parse_ns
@@ -58,11 +58,13 @@ def explained_step(source: Schedule | Profile, step: int | None, kept: tuple[int
 def ask(source: Schedule | Profile, step: int | None, question: str) -> Answer:
     """Answer a what-if question about a schedule, or about one step (the median one) of a run as it really went.
 
-    What is compiled again takes the durations a measured run gives: medians over its steps. Raises `QuestionError`.
+    What is compiled again takes the durations of `profile_durations`. Raises `QuestionError`.
     """
-    if isinstance(source, Schedule) or source.kind == "predicted":
-        return what_if(source if isinstance(source, Schedule) else source.schedule, question)
-    durations = original_durations(source.schedule.graph, measured_durations([source]))
+    if isinstance(source, Schedule):
+        return what_if(source, question)
+    durations = profile_durations(source)
+    if source.kind == "predicted" and durations.source == source.schedule.duration_source:
+        return what_if(source.schedule, question)
     return what_if(as_it_went(source, source.median_step if step is None else step), question, durations)
 
 

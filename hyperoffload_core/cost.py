@@ -100,6 +100,22 @@ def measured_durations(profiles: Sequence[Profile]) -> Durations:
     )
 
 
+def profile_durations(profile: Profile) -> Durations:
+    """What to compile the graph of a profile again with, per op of ``graph.original``: of a measured one
+    `measured_durations`; of a prediction those it was made with, so that the same policy is predicted to take the same
+    time again. In a session those are not the ones that its schedule was planned with before."""
+    schedule, ops = profile.schedule, profile.ops
+    if profile.kind == "measured":
+        return original_durations(schedule.graph, measured_durations([profile]))
+    first = ops.step == 0
+    took = np.ones(len(schedule.durations_ns), dtype=np.int64)
+    took[ops.op[first]] = np.maximum(1, (ops.end_ns - ops.start_ns)[first])
+    ns, source = tuple(took.tolist()), schedule.duration_source
+    if ns != tuple(schedule.durations_ns):
+        source = f"those the step was predicted with (planned: {source})"
+    return original_durations(schedule.graph, Durations(ns, source))
+
+
 def _elapsed(profile: Profile) -> NDArray[np.int64]:
     """Time of each op in each step, (steps, ops), columns by op id."""
     graph, events = profile.schedule.graph, profile.ops

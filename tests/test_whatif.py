@@ -278,6 +278,19 @@ def test_a_measured_run_is_asked_about_as_it_went() -> None:
     assert explained_step(slow, None).kind == "measured"
 
 
+@pytest.mark.parametrize("question", ["link x2", "limit 100%", "keep *"])
+def test_a_prediction_is_asked_about_with_the_durations_it_was_made_with(question: str) -> None:
+    """A session predicts with the durations of its own steps; the schedule was planned with others before."""
+    schedule = compiled("60%")
+    slower = [2 * ns + 1 for ns in schedule.durations_ns]
+    predicted = simulate(schedule, op_ns=slower)
+    answer = ask(predicted, None, question)
+    assert answer.before.step_ns == predicted.steps.step_ns[0] != schedule.metrics.step_ns
+    for numbers in (answer.after, answer.unchanged):
+        assert numbers is None or numbers.step_ns >= sum(slower)
+    assert ask(simulate(schedule), None, question) == what_if(schedule, question)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """With a schedule file and a database of one predicted run of the same schedule."""
