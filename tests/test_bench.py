@@ -12,6 +12,7 @@ import pytest
 
 from bench import __main__ as report_of
 from bench import compile as matrix
+from bench import scaling
 from bench.cells import AT_BEST, OURS, Row, compile_cell, load_problem
 from bench.loglog import Panel, svg_of
 from bench.synthetic import synthetic_training
@@ -88,6 +89,11 @@ def test_a_made_up_training_step_is_a_sound_graph_and_always_the_same(op_count: 
     assert abs(len(graph.ops) - op_count) < 60
     assert graph.hash == synthetic_training(op_count).hash
     assert {o.phase for o in graph.ops} == {"forward", "backward", "optimizer"}
+
+
+def test_a_made_up_step_of_thousands_of_ops_that_waits_for_links_is_planned_near_its_bound() -> None:
+    measured = scaling.measure(2000, "h100-pcie5", "35%")
+    assert measured.bound_ns <= measured.step_ns <= 1.05 * measured.bound_ns
 
 
 def test_the_picture_has_every_point_inside() -> None:
