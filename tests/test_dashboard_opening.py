@@ -82,6 +82,11 @@ def test_a_page_that_fails_is_left_to_the_callback_which_tells_why(
     assert "a fault" in caplog.text
 
 
+def test_a_page_that_came_with_its_shell_is_not_kept_by_the_browser(app: dash.Dash) -> None:
+    client = app.server.test_client()
+    assert client.get("/_dash-layout?page=/", headers=HEADERS).headers["Cache-Control"] == "no-store"
+
+
 def test_the_shell_without_a_page_is_what_other_clients_get(app: dash.Dash) -> None:
     shell = app.server.test_client().get("/_dash-layout", headers=HEADERS).get_json()
     assert "runs-grid" not in json.dumps(shell)

@@ -34,6 +34,7 @@ def page_container() -> Any:
     page, title = _made(path, search) if path.startswith("/") else (None, None)
     if title is None:
         return dash.page_container
+    flask.after_this_request(_not_kept)
     return html.Div(
         [
             # With these it has nothing to tell, and the page is not asked for again.
@@ -43,6 +44,12 @@ def page_container() -> Any:
             html.Div(id="_pages_dummy", disable_n_clicks=True),
         ]
     )
+
+
+def _not_kept(response: flask.Response) -> flask.Response:
+    """A browser that goes back would show the page as it was, with what was deleted meanwhile."""
+    response.headers["Cache-Control"] = "no-store"
+    return response
 
 
 def _made(path: str, search: str) -> tuple[Any, str | None]:
