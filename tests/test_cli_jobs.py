@@ -68,6 +68,11 @@ def test_the_document_has_the_log_and_the_request(ask: Answer) -> None:
     assert (third["log"], third["run_ids"], third["done"], third["total"]) == ("captured\n", [3], 1, 4)
 
 
+def test_the_log_of_a_job_is_printed_as_it_was_written(ask: Answer) -> None:
+    assert ask("--log", "3") == (0, "captured\n")
+    assert ask("--log", "4") == (0, "")
+
+
 def test_a_job_that_waits_is_cancelled_at_once(ask: Answer, database: Database) -> None:
     assert ask("--cancel", "4") == (0, "job 4 cancelled\n")
     assert get_job(database, 4).state == "cancelled"
@@ -78,11 +83,13 @@ def test_a_job_that_waits_is_cancelled_at_once(ask: Answer, database: Database) 
     ("arguments", "says"),
     [
         (["--cancel", "1"], "job 1 has ended (done); there is nothing to cancel"),
+        (["--log", "9"], "there is no job 9"),
+        (["--log", "3", "--cancel", "3"], "--log goes without --cancel and --json"),
         (["--cancel", "9"], "there is no job 9"),
         (["--cancel", str(10**30)], f"there is no job {10**30}"),
     ],
 )
-def test_what_cannot_be_cancelled_is_one_sentence(ask: Answer, arguments: list[str], says: str) -> None:
+def test_what_cannot_be_done_is_one_sentence(ask: Answer, arguments: list[str], says: str) -> None:
     assert ask(*arguments) == (2, f"hyperoffload: {says}\n")
 
 

@@ -29,11 +29,12 @@ def jobs(
     cancel: Annotated[
         int | None, typer.Option("--cancel", metavar="JOB", help="Cancel this job, and wait until it has ended.")
     ] = None,
+    log: Annotated[int | None, typer.Option("--log", metavar="JOB", help="Print the log of this job.")] = None,
     limit: Annotated[int, typer.Option("--last", min=1, help="Show so many jobs, newest first.")] = 30,
     database: Database = DEFAULT_DATABASE,
     json: Json = False,
 ) -> None:
-    """List what the browser started in the background, newest first; cancel one.
+    """List what the browser started in the background, newest first; print the log of one, or cancel it.
 
     A job compiles a policy, or compiles and runs it, in a process of its own. A cancelled one is asked to stop, and
     ended with all its processes when it has not stopped within seconds; runs it had begun are marked cancelled. With
@@ -43,6 +44,11 @@ def jobs(
     """
     from app.jobs import cancel_job, job_view, job_views
 
+    if log is not None:
+        if cancel is not None or json:
+            raise OptionError("--log goes without --cancel and --json")
+        console.print(job_view(database, log).log, markup=False, end="", soft_wrap=True)
+        return
     if cancel is not None:
         if (before := job_view(database, cancel)).ended:
             raise OptionError(f"job {cancel} has ended ({before.state}); there is nothing to cancel")
