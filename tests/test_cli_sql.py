@@ -64,6 +64,16 @@ def test_a_saved_query_is_run_for_a_run(say: Answered) -> None:
     assert json.loads(say("--saved", "which one", "--json", "--run", "2")[1])["rows"] == [[2]]
 
 
+def test_an_own_query_is_deleted_and_a_built_in_one_stays(say: Answered) -> None:
+    say("SELECT 1", "--save", "mine")
+    assert say("--delete", "MINE") == (0, "deleted the saved query 'MINE'\n")
+    listed = say("--list")[1]
+    assert "mine" not in listed and "Slowest ops of a run" in listed
+    assert say("--delete", "slowest ops of a run")[1] == (
+        "hyperoffload: 'Slowest ops of a run' is built in and stays\n"
+    )
+
+
 def test_the_schema_is_explained(say: Answered) -> None:
     assert "One stay of a storage on the device" in say("--schema")[1]
 
@@ -74,6 +84,8 @@ def test_the_schema_is_explained(say: Answered) -> None:
         ([], "write a query, or name a saved one"),
         (["SELECT 1", "--saved", "x"], "write a query, or name a saved one"),
         (["--saved", "x"], "there is no saved query 'x'; saved are 'Slowest ops of a run'"),
+        (["--delete", "x"], "there is no saved query 'x'"),
+        (["SELECT 1", "--delete", "x"], "--delete goes without a query"),
         (["SELECT 1", "--csv", "--json"], "do not go together"),
         (["DROP TABLE run"], "DROP is refused: a query here only reads"),
         (["SELECT x FROM run"], "no such column: x (line 1, column 8)"),

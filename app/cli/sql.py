@@ -20,6 +20,7 @@ def sql(
         str, typer.Option("--run", "-r", metavar="RUN", help="What `:run` stands for; the newest run unless given.")
     ] = "",
     save: Annotated[str | None, typer.Option("--save", metavar="NAME", help="Save the query under a name.")] = None,
+    delete: Annotated[str | None, typer.Option("--delete", metavar="NAME", help="Delete a query you saved.")] = None,
     names: Annotated[bool, typer.Option("--list", help="List the saved queries.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="What the tables and their columns mean.")] = False,
     limit: Annotated[int, typer.Option("--rows", min=1, max=1_000_000, help="Print so many rows at most.")] = 1000,
@@ -41,6 +42,11 @@ def sql(
         return
     if names:
         _print_names(database)
+        return
+    if delete is not None:
+        if query is not None or saved is not None or save is not None:
+            raise OptionError("--delete goes without a query, --saved and --save")
+        _delete(database, delete)
         return
     if (query is None) == (saved is None):
         raise OptionError("write a query, or name a saved one with --saved; `hyperoffload sql --list` lists them")
@@ -80,6 +86,18 @@ def _print_names(database: Database) -> None:
     finally:
         opened.close()
     print_table([("name", "left"), ("", "left"), ("begins", "left")], rows)
+
+
+def _delete(database: Database, name: str) -> None:
+    from db.database import open_database
+    from db.saved_queries import delete_query
+
+    opened = open_database(database, create=False)
+    try:
+        delete_query(opened, name)
+    finally:
+        opened.close()
+    console.print(f"deleted the saved query {name!r}", markup=False, soft_wrap=True)
 
 
 def _print_schema() -> None:
