@@ -30,6 +30,7 @@ from app.dashboard.state import State, current_state
 from app.dashboard.views.policy import Draft
 from app.jobs import JobView
 from db.database import open_database
+from db.jobs import enqueue
 from db.queries import load_profile
 from db.recordings import RunDescription, append_profile, fail_run, record_profile, start_run
 
@@ -173,6 +174,30 @@ def test_every_page_says_when_the_database_was_taken_away(filled: Path) -> None:
     open_database(filled).close()
     assert "was replaced by another file since" in shown("/run/1")
     assert "was replaced by another file since" in told()
+
+
+@pytest.mark.parametrize("page", ["new", "tune"])
+def test_a_job_of_somebody_else_is_named_and_holds_nobody_up(filled: Path, page: str) -> None:
+    """Of those a page started itself it starts one at a time: a second click must not start a second."""
+    app = create_app(filled)
+    database = open_database(filled)
+    job = enqueue(database, "compile", {"model": "run:1", "policy": {"name": "more room"}})
+    database.close()
+    known = {
+        "policy-valid.data": {},
+        "tune-hardware-given.data": {"errors": {}},
+        "tune.data": 1,
+        "job-id.data": job,
+        "job-poll.disabled": False,
+    }
+    other = call(app, "job-id.data", known | {"job-found.data": job}, f"{page}-compile")
+    assert other[f"{page}-compile.disabled"] is False
+    assert f'Job {job} (Compiling policy "more room") was started on another page' in other[f"{page}-others.children"]
+    for found in (None, job - 1):
+        own = call(app, "job-id.data", known | {"job-found.data": found}, f"{page}-compile")
+        assert (own[f"{page}-compile.disabled"], own[f"{page}-others.children"]) == (True, "")
+    ended = call(app, "job-id.data", known | {"job-poll.disabled": True}, f"{page}-compile")
+    assert (ended[f"{page}-compile.disabled"], ended[f"{page}-others.children"]) == (False, "")
 
 
 @pytest.mark.parametrize("page", ["new", "tune"])

@@ -27,6 +27,7 @@ def job_panel(job_id: int | None) -> Any:
     return html.Div(
         [
             dcc.Store(id="job-id", data=job_id),
+            dcc.Store(id="job-found", data=job_id),
             dcc.Interval(id="job-poll", interval=POLL_MS, disabled=job_id is None),
             html.Div(id="job-panel", **{"aria-live": "polite"}),
             dmc.Button("Cancel", id="job-cancel", variant="default", size="xs", display="none", mt=8),
@@ -50,6 +51,34 @@ def running_job(shared: State) -> int | None:
         if not str(job.request.get("model", "")).startswith("run:"):
             return job.id
     return None
+
+
+# What `starting` is told of.
+WATCHED = {
+    "ended": Input("job-poll", "disabled"),
+    "job_id": Input("job-id", "data"),
+    "found": Given("job-found", "data"),
+}
+
+
+def starting(shared: State, ended: bool, job_id: int | None, found: int | None) -> tuple[bool, str]:
+    """Whether the page must wait before it starts a job, and what to know before it does. It waits for what it started
+    itself, so that a second click starts nothing; a job that was found when the page was loaded is somebody else's."""
+    if ended or job_id is None:
+        return False, ""
+    if job_id != found:
+        return True, ""
+    whose = "started on another page, or on this one before it was loaded"
+    beside = "Another can be started beside it; steps that are measured meanwhile take longer."
+    return False, f"{_named(job_view(shared.path, job_id))} was {whose}. {beside}"
+
+
+def _named(job: JobView) -> str:
+    """``Job 4 (Compiling policy "more room")``"""
+    policies = job.request.get("policies") or [job.request.get("policy") or {}]
+    name = clipped(str(policies[0].get("name", "")))
+    policy = f' policy "{name}"' if name else ""
+    return f"Job {job.id} ({TITLES.get(job.kind, job.kind)}{policy})"
 
 
 def register(app: dash.Dash, shared: State) -> None:

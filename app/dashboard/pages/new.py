@@ -115,14 +115,13 @@ def register(app: dash.Dash, shared: State) -> None:
         return start_run_job(shared.path, run), None, None
 
     @app.callback(
-        Output("new-compile", "disabled"),
-        Output("new-run", "disabled"),
-        Input("policy-valid", "data"),
-        Input("job-poll", "disabled"),
+        output=[Output("new-compile", "disabled"), Output("new-run", "disabled"), Output("new-others", "children")],
+        inputs={"valid": Input("policy-valid", "data"), "job": job_panel.WATCHED},
     )
-    def allow(valid: Any, idle: bool) -> tuple[bool, bool]:
-        blocked = valid is None or not idle
-        return blocked, blocked
+    def allow(valid: Any, job: dict[str, Any]) -> tuple[bool, bool, str]:
+        waits, others = job_panel.starting(shared, **job)
+        blocked = valid is None or waits
+        return blocked, blocked, others
 
 
 def layout(model: str = "tiny", hardware: str = "", link: str = "", **query: str) -> Any:
@@ -220,6 +219,7 @@ def _start_panel(state: State, hardware: str, link: str) -> Any:
                 ],
                 className="actions",
             ),
+            html.Div(id="new-others", className="hint", **{"aria-live": "polite"}),
             job_panel.job_panel(job_panel.running_job(state)),
         ],
         hint="A prediction needs no weights. A run measures the step without offload as well.",

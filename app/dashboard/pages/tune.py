@@ -127,17 +127,19 @@ def register(app: dash.Dash, shared: State) -> None:
         return start_compile_job(shared.path, asked), None
 
     @app.callback(
-        Output("tune-compile", "disabled"),
-        Output("tune-run", "disabled"),
-        Input("policy-valid", "data"),
-        Input("tune-hardware-given", "data"),
-        Input("job-poll", "disabled"),
-        Given("tune", "data"),
+        output=[Output("tune-compile", "disabled"), Output("tune-run", "disabled"), Output("tune-others", "children")],
+        inputs={
+            "valid": Input("policy-valid", "data"),
+            "hardware": Input("tune-hardware-given", "data"),
+            "job": job_panel.WATCHED,
+            "run_id": Given("tune", "data"),
+        },
         prevent_initial_call="initial_duplicate",
     )
-    def allow(valid: Any, hardware: dict[str, Any], idle: bool, run_id: int) -> tuple[bool, bool]:
-        blocked = valid is None or not idle or bool(hardware["errors"])
-        return blocked, blocked or bool(runnable(get_run(shared.database, run_id)))
+    def allow(valid: Any, hardware: dict[str, Any], job: dict[str, Any], run_id: int) -> tuple[bool, bool, str]:
+        waits, others = job_panel.starting(shared, **job)
+        blocked = valid is None or waits or bool(hardware["errors"])
+        return blocked, blocked or bool(runnable(get_run(shared.database, run_id))), others
 
 
 def layout(run_id: str = "", **query: str) -> Any:
@@ -242,6 +244,7 @@ def _start_panel(run: RunRow) -> Any:
             ),
             html.Div(reason, className="hint") if reason else None,
             html.Div(id="tune-start-error"),
+            html.Div(id="tune-others", className="hint", **{"aria-live": "polite"}),
             html.Div(
                 [
                     steps_field.field("tune-steps", w=92, size="xs"),
