@@ -221,6 +221,9 @@ def test_only_changed_texts_override_and_wrong_ones_are_named_by_field() -> None
     assert errors["memory"].startswith("'much' is not a size")
     assert errors["compute.flops_efficiency"].startswith("2.0; write a number above 0")
     assert errors["link.latency_ns"] == "'soon' is not a number"
+    assert given_hardware(hardware, {"compute.flops_per_s": "inf"}).errors == {
+        "compute.flops_per_s": "'inf' is not a number"
+    }
 
 
 def test_a_run_paces_both_directions_alike() -> None:

@@ -13,6 +13,7 @@ from app.policies import save_version
 from db.database import open_database
 from hyperoffload_core.graphfile import GraphFile, write_graph
 from hyperoffload_core.policy import Policy, Rule, read_policy
+from hyperoffload_core.schedule import read_schedule
 from tests.graphs import training
 
 
@@ -73,6 +74,46 @@ def test_wrong_lists_are_one_sentence(
 ) -> None:
     assert run(["sweep", graph, *arguments]) == 2
     assert words in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_numbers_of_the_hardware_are_changed_as_on_the_page(
+    graph: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = ["memory=32GiB", "link.in=20 GB/s", "compute.flops_per_s=200 TFLOPS", "link.latency_ns=7"]
+    numbers = [word for number in changed for word in ("--hardware-number", number)]
+    file = tmp_path / "schedule.json"
+    compiled = ["compile", graph, "--link-bandwidth", "9GB/s", *numbers, "--limit", "80%", "--output", str(file)]
+    assert run([*compiled, "-d", str(tmp_path / "runs.db")]) == 0
+    planned = read_schedule(file).hardware
+    assert (planned.device_bytes, planned.link_out.bytes_per_s, planned.link_in.bytes_per_s) == (
+        32 << 30,
+        9 * 10**9,
+        20 * 10**9,
+    )
+    assert planned.link_in.latency_ns == 7
+    capsys.readouterr()
+    steps = []
+    for asked in ([], ["--hardware-number", "compute.op_overhead_ns=1000000"]):
+        assert run(["sweep", graph, "--limits", "100%", "--strategies", "none", "--json", *asked]) == 0
+        steps.append(json.loads(capsys.readouterr().out)[0]["step_ns"])
+    assert steps[1] - steps[0] > 500_000 * len(training(4, 1 << 20).ops)
+
+
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [
+        ("link.in", "--hardware-number 'link.in' is not NAME=VALUE"),
+        ("name=mine", "no hardware number is called 'name'; they are memory, link.out,"),
+        ("link.latency_ns=soon", "link.latency_ns: 'soon' is not a number"),
+        ("link.duplex=both", 'link.duplex is \'both\'; write "full" or "half"'),
+        ("compute.flops_efficiency=2", "compute.flops_efficiency is 2.0; write a number above 0 and up to 1"),
+    ],
+)
+def test_a_wrong_number_of_the_hardware_is_one_sentence(
+    graph: str, number: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["sweep", graph, "--hardware-number", number]) == 2
+    assert says in capsys.readouterr().err
 
 
 def test_policies_are_listed_shown_and_written(

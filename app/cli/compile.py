@@ -15,6 +15,7 @@ from app.cli.options import (
     Effort,
     Force,
     Hardware,
+    HardwareNumbers,
     Json,
     Limit,
     LinkBandwidth,
@@ -46,6 +47,7 @@ def compile_command(
     option: StrategyOptions = None,
     effort: Effort = None,
     link_bandwidth: LinkBandwidth = None,
+    hardware_number: HardwareNumbers = None,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="The schedule file, `.json` or `.json.gz`.")
     ] = None,
@@ -78,7 +80,7 @@ def compile_command(
             model=model,
             policy=asked,
             hardware=hardware,
-            overrides=hardware_overrides(link_bandwidth),
+            overrides=hardware_overrides(link_bandwidth, hardware_number),
             policy_version_id=save_version(opened, asked) if policy is not None else None,
             label=label,
         )

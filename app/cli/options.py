@@ -56,6 +56,15 @@ LinkBandwidth = Annotated[
     str | None,
     typer.Option("--link-bandwidth", metavar="RATE", help="Both directions of the link: `2GB/s`, or `unlimited`."),
 ]
+HardwareNumbers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--hardware-number",
+        metavar="NAME=VALUE",
+        help="Another number of the hardware, such as `link.in=40GB/s` (`hyperoffload hardware NAME` shows all;"
+        " `compute.flops_per_s` in TFLOPS); may be given several times.",
+    ),
+]
 Output = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Where to write the result.")]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite the output file.")]
 GraphMode = Annotated[bool, typer.Option("--graph-mode", help="Run inside MindSpore's graph mode instead of op by op.")]
@@ -120,9 +129,21 @@ def _option(text: str) -> tuple[str, bool | int | float | str]:
     return key, value
 
 
-def hardware_overrides(link_bandwidth: str | None) -> dict[str, Any]:
-    """Overrides of `load_hardware` for ``--link-bandwidth``."""
-    return {} if link_bandwidth is None else {"link.out": link_bandwidth, "link.in": link_bandwidth}
+def hardware_overrides(link_bandwidth: str | None, numbers: list[str] | None) -> dict[str, Any]:
+    """Overrides of `load_hardware` for ``--link-bandwidth`` and, over it, ``--hardware-number``."""
+    from app.dashboard.views.hardware import number_given
+
+    overrides: dict[str, Any] = {}
+    if link_bandwidth is not None:
+        overrides = {"link.out": link_bandwidth, "link.in": link_bandwidth}
+    for given in numbers or ():
+        key, equals, text = (part.strip() for part in given.partition("="))
+        if not equals or not key or not text:
+            raise OptionError(
+                f"--hardware-number {given!r} is not NAME=VALUE, such as --hardware-number link.in=40GB/s"
+            )
+        overrides[key] = number_given(key, text)
+    return overrides
 
 
 def writable(path: Path, force: bool) -> Path:

@@ -14,6 +14,7 @@ from app.cli.options import (
     Database,
     Force,
     Hardware,
+    HardwareNumbers,
     Json,
     LinkBandwidth,
     OptionError,
@@ -61,6 +62,7 @@ def sweep(
     hardware: Hardware = None,
     policy: PolicyFile = None,
     link_bandwidth: LinkBandwidth = None,
+    hardware_number: HardwareNumbers = None,
     output: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write the points as CSV, times in ns, sizes in bytes.")
     ] = None,
@@ -93,7 +95,7 @@ def sweep(
     opened = open_database(database, create=False) if names_run(model) else None
     try:
         request = CompileRequest(
-            model=model, policy=base, hardware=hardware, overrides=hardware_overrides(link_bandwidth)
+            model=model, policy=base, hardware=hardware, overrides=hardware_overrides(link_bandwidth, hardware_number)
         )
         with progress_shown() as progress:
             problem = compile_problem(request, opened, progress, lambda: False)

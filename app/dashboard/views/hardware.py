@@ -13,6 +13,10 @@ from hyperoffload_core.sizes import format_bytes, format_rate, parse_rate
 TERA = 10**12
 
 
+class NumberError(UserError):
+    """A hardware number that does not exist, or what is given for one is no number."""
+
+
 @dataclass(frozen=True, slots=True)
 class HardwareField:
     """One number: ``text`` as shown and typed, ``choices`` where only these are possible."""
@@ -71,15 +75,26 @@ def given_hardware(hardware: Hardware, texts: Mapping[str, Any]) -> Given:
         if not text or key not in shown or text == shown[key]:
             continue
         try:
-            value = _READ.get(key, str)(text)
+            value = number_given(key, text)
             overridden(hardware, {key: value})
         except UserError as error:
             errors[key] = _sentence(str(error), key)
-        except ValueError:
-            errors[key] = f"{text!r} is not a number"
         else:
             overrides[key] = value
     return Given(overrides, errors)
+
+
+def number_given(key: str, text: str) -> Any:
+    """The value by which a typed text, in the unit of its field, overrides a number (`overridden`).
+
+    Raises `NumberError` for a key that is none, and for a text that is no number.
+    """
+    if key not in _TITLES:
+        raise NumberError(f"no hardware number is called {key!r}; they are {', '.join(_TITLES)}")
+    try:
+        return _READ.get(key, str)(text)
+    except (ValueError, OverflowError) as error:
+        raise NumberError(f"{key}: {text!r} is not a number") from error
 
 
 def paced_link(hardware: Hardware, overrides: Mapping[str, Any], recorded: int | None) -> str:
@@ -112,7 +127,7 @@ def _text(hardware: Hardware, key: str, value: Any) -> str:
 
 
 def _flops(text: str) -> int:
-    return round(float(text) * TERA)
+    return round(float(text.removesuffix("TFLOPS")) * TERA)
 
 
 _READ: dict[str, Callable[[str], Any]] = {
