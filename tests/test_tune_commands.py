@@ -14,6 +14,7 @@ from db.database import open_database
 from hyperoffload_core.graphfile import GraphFile, write_graph
 from hyperoffload_core.policy import Policy, Rule, read_policy
 from hyperoffload_core.schedule import read_schedule
+from hyperoffload_core.sizes import format_bytes
 from tests.graphs import training
 
 
@@ -82,7 +83,7 @@ def test_numbers_of_the_hardware_are_changed_as_on_the_page(
     changed = ["memory=32GiB", "link.in=20 GB/s", "compute.flops_per_s=200 TFLOPS", "link.latency_ns=7"]
     numbers = [word for number in changed for word in ("--hardware-number", number)]
     file = tmp_path / "schedule.json"
-    compiled = ["compile", graph, "--link-bandwidth", "9GB/s", *numbers, "--limit", "80%", "--output", str(file)]
+    compiled = ["compile", graph, "--link-bandwidth", "9GB/s", *numbers, "--strategy", "none", "--output", str(file)]
     assert run([*compiled, "-d", str(tmp_path / "runs.db")]) == 0
     planned = read_schedule(file).hardware
     assert (planned.device_bytes, planned.link_out.bytes_per_s, planned.link_in.bytes_per_s) == (
@@ -114,6 +115,24 @@ def test_a_wrong_number_of_the_hardware_is_one_sentence(
 ) -> None:
     assert run(["sweep", graph, "--hardware-number", number]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_a_compile_says_what_each_rule_matches(graph: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = tmp_path / "rules.toml"
+    policy.write_text(
+        'strategy = "none"\n[[rules]]\nclass = "weight"\naction = "keep"\n[[rules]]\nname = "*"\naction = "auto"\n'
+    )
+    asked = ["compile", graph, "--policy", str(policy), "-d", str(tmp_path / "runs.db")]
+    assert run(asked) == 0
+    storages = training(4, 1 << 20).storages
+    weights = [s.bytes for s in storages if s.tensor_class == "weight"]
+    assert f"matches {len(weights)} storages, {format_bytes(sum(weights))}\n" in capsys.readouterr().out
+    assert run([*asked, "--json"]) == 0
+    rules = json.loads(capsys.readouterr().out)["rules"]
+    assert [(rule["storages"], rule["bytes"]) for rule in rules] == [
+        (len(weights), sum(weights)),
+        (len(storages), sum(s.bytes for s in storages)),
+    ]
 
 
 def test_policies_are_listed_shown_and_written(

@@ -28,6 +28,7 @@ from app.cli.options import (
     with_effort,
     writable,
 )
+from hyperoffload_core.policy import Policy, rule_size
 from hyperoffload_core.schedule import Metrics, Schedule, write_schedule
 from profiles.plain import visible
 
@@ -92,9 +93,19 @@ def compile_command(
         write_schedule(done.schedule, output)
     elapsed = monotonic() - began
     if json:
-        print_json(_document(done.schedule, elapsed) | {"run": done.run_id, "file": str(output) if output else None})
+        rules = [
+            {"rule": text, "storages": count, "bytes": taken} for text, count, taken in _rules(done.schedule, asked)
+        ]
+        print_json(
+            _document(done.schedule, elapsed)
+            | {"rules": rules, "run": done.run_id, "file": str(output) if output else None}
+        )
         return
     _print(done.schedule)
+    for position, (text, count, taken) in enumerate(_rules(done.schedule, asked), 1):
+        console.print(
+            f"rule {position} ({text}) matches {count:,} storages, {size(taken)}", markup=False, soft_wrap=True
+        )
     console.print(f"took {elapsed:.1f} s; recorded as run {done.run_id} in {opened.path}", markup=False)
     if output is not None:
         console.print(f"written to {output}", markup=False)
@@ -114,6 +125,11 @@ def _document(schedule: Schedule, elapsed_s: float) -> dict[str, Any]:
         "notes": list(schedule.notes),
         "elapsed_s": round(elapsed_s, 3),
     }
+
+
+def _rules(schedule: Schedule, policy: Policy) -> list[tuple[str, int, int]]:
+    """Each rule with how many storages of the model it matches and their bytes."""
+    return [(rule.text, *rule_size(schedule.graph.original, rule)) for rule in policy.rules]
 
 
 def _recomputed(schedule: Schedule) -> list[int]:

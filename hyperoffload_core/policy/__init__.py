@@ -1,7 +1,7 @@
 """Policies: what a person edits to say how a model is to fit the device."""
 
 from hyperoffload_core.policy.presets import PRESETS
-from hyperoffload_core.policy.rules import match_rules, prefetches_earlier, rule_matches
+from hyperoffload_core.policy.rules import match_rules, prefetches_earlier, rule_matches, rule_size
 from hyperoffload_core.policy.schema import (
     Action,
     Policy,
@@ -32,4 +32,5 @@ __all__ = [
     "prefetches_earlier",
     "read_policy",
     "rule_matches",
+    "rule_size",
 ]

@@ -55,6 +55,12 @@ def rule_matches(graph: Graph, rule: Rule) -> tuple[int, ...]:
     )
 
 
+def rule_size(graph: Graph, rule: Rule) -> tuple[int, int]:
+    """How many storages a rule matches, and their bytes together, whatever other rules say."""
+    matched = rule_matches(graph, rule)
+    return len(matched), sum(graph.storages[s].bytes for s in matched)
+
+
 def first_op(graph: Graph, storage: int) -> Op | None:
     """The first op that accesses a storage; None for one that no op touches."""
     accesses = graph.accesses[storage]

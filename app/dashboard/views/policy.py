@@ -17,7 +17,7 @@ from hyperoffload_core.policy import (
     policy_from_document,
     policy_to_document,
     policy_to_toml,
-    rule_matches,
+    rule_size,
 )
 from hyperoffload_core.sizes import format_bytes, parse_percent
 from hyperoffload_core.strategies import STRATEGIES, Option, find_strategy, resolve_options
@@ -208,10 +208,8 @@ def _row(position: int, rule: Mapping[str, Any], ground: Ground | None) -> dict[
     try:
         policy = policy_from_document({"rules": [_rule_document(rule)]})
         if ground is not None:
-            matched = rule_matches(ground.graph, policy.rules[0])
-            row["count"] = len(matched)
-            row["bytes"] = sum(ground.graph.storages[s].bytes for s in matched)
-            if not matched:
+            row["count"], row["bytes"] = rule_size(ground.graph, policy.rules[0])
+            if not row["count"]:
                 match_rules(ground.graph, policy)
     except UserError as error:
         row["problem"] = _sentence(error)
