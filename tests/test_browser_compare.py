@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from browsing import Served, picture
-from playwright.sync_api import Page, TimeoutError, expect
+from playwright.sync_api import Page, Route, TimeoutError, expect
 
 from app.experiments import read_sections
 from db.database import open_database
@@ -93,6 +93,33 @@ def test_three_runs_another_baseline_another_axis_and_downloads(page: Page, serv
     page.get_by_role("button", name="Take run 3 out of the comparison").click()
     page.wait_for_url("**/compare?runs=1,2&baseline=2&tab=time&axis=op&by=phase")
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+def test_what_is_chosen_while_the_page_is_still_coming_adds_up(page: Page, served: Served) -> None:
+    page.goto(f"{served.address}/compare?runs=1,2,3,99&baseline=2")
+    expect(page.locator("#compare-timeline .bars").first).to_be_attached()
+    expect(page.get_by_text("There is no run 99")).to_be_visible()
+    held: list[Route] | None = []
+
+    def hold(route: Route) -> None:
+        route.continue_() if held is None else held.append(route)
+
+    page.route("**/_dash-update-component", hold)
+    page.get_by_role("button", name="Take run 1 out of the comparison").click()
+    page.wait_for_url("**/compare?runs=2,3")
+    page.get_by_role("button", name="Make run 3 the baseline").click()
+    page.wait_for_url("**/compare?runs=2,3&baseline=3")
+    page.get_by_role("button", name="Take run 2 out of the comparison").click()
+    page.wait_for_url("**/compare?runs=3")
+    answered, held = held, None
+    for route in answered:
+        route.continue_()
+    expect(page.get_by_text("Choose one more run")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"/compare\?runs=3$"))
+    page.get_by_role("textbox", name="Runs").or_(page.get_by_label("Runs", exact=True)).first.click()
+    page.get_by_role("option", name=re.compile("^#1 ")).click()
+    page.wait_for_url("**/compare?runs=3,1")
+    expect(page.locator(".side-head")).to_have_count(2)
 
 
 def test_experiments_of_this_project_and_own_runs(page: Page, served: Served) -> None:

@@ -13,7 +13,7 @@ from app.dashboard.pages.compare_tables import table_of
 from app.dashboard.pages.compared import LABEL, compared_of, comparison_of, labelled_of
 from app.dashboard.state import State
 from app.dashboard.views import comparing, comparing_ops, pointing
-from app.dashboard.views.comparing_address import CompareAsked, address, asked_for
+from app.dashboard.views.comparing_address import CompareAsked, asked_for
 from app.dashboard.views.runs import run_name
 from db.queries import RunFilter, list_runs
 from db.run_filter import SearchError
@@ -22,36 +22,20 @@ from profiles.plain import visible
 
 MOST_OFFERED = 100
 _ASKED = Given("compare", "data")
-_SHOWN = (Given("compare-tab", "value"), Given("compare-axis", "value"), Given("compare-by", "value"))
 
 
 def register(app: dash.Dash, shared: State) -> None:
-    @app.callback(
+    # In the browser, which knows at once what was chosen before: a page of eight runs takes a while to come.
+    app.clientside_callback(
+        ClientsideFunction("compare", "choose"),
         Output("address", "href", allow_duplicate=True),
         Input("compare-runs", "value"),
         Input("compare-baseline", "value"),
         Input({"compare-base": ALL}, "n_clicks"),
         Input({"compare-remove": ALL}, "n_clicks"),
         _ASKED,
-        *(Given(state.component_id, "value", allow_optional=True) for state in _SHOWN),
         prevent_initial_call=True,
     )
-    def choose(
-        runs: list[str], baseline: str | None, _bases: list[Any], _removes: list[Any], data: dict[str, Any], *shown: Any
-    ) -> Any:
-        asked, ids = _asked(data), [int(run) for run in runs or ()]
-        pressed = ctx.triggered_id
-        if isinstance(pressed, dict):
-            if not ctx.triggered[0]["value"]:
-                return dash.no_update
-            if "compare-base" in pressed:
-                baseline = pressed["compare-base"]
-            else:
-                ids = [run for run in ids if run != pressed["compare-remove"]]
-        wanted = asked_for(ids, baseline, *shown)
-        if (wanted.runs, wanted.baseline) == (asked.runs, asked.baseline):
-            return dash.no_update
-        return address(wanted)
 
     @app.callback(
         Output("compare-runs", "data"),
