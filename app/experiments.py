@@ -13,15 +13,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from db.queries import RunRow
+from db.database import Database
+from db.queries import RunRow, list_runs
 from hyperoffload_core.sizes import format_bytes
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 REPORT = "benchmarks.md"
 CELLS = "benchmarks-schedules.csv"
 OURS = "hyperoffload"
+MOST_RUNS = 5_000
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,30 @@ def find_sweeps(runs: Sequence[RunRow]) -> list[Sweep]:
         Sweep(graph, rows[0].model, hardware, tuple(rows))
         for (graph, hardware), rows in groups.items()
         if len({(run.strategy, run.memory_limit_bytes) for run in rows}) > 1
+    ]
+
+
+def recorded_sweeps(database: Database) -> list[Sweep]:
+    """The `find_sweeps` of the newest recorded runs."""
+    return find_sweeps(list_runs(database, limit=MOST_RUNS))
+
+
+def rows_of_runs(runs: Iterable[RunRow]) -> list[dict[str, Any]]:
+    """A row of a table a run: sizes in bytes, times in ns; ``over`` is its step over the bound, less one."""
+    return [
+        {
+            "id": r.id,
+            "strategy": r.strategy,
+            "kind": r.kind,
+            "limit": r.memory_limit_bytes,
+            "used": r.device_bytes,
+            "step": r.step_median_ns,
+            "bound": r.lower_bound_ns,
+            "over": (r.step_median_ns or 0) / r.lower_bound_ns - 1 if r.lower_bound_ns else None,
+            "exposed": r.exposed_ns,
+            "blocking": r.blocking_ns,
+        }
+        for r in runs
     ]
 
 

@@ -46,7 +46,7 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         "compare",
         "export",
     }
-    assert set(COMMANDS) == expected | {"hardware", "strategies", "sql", "sweep", "policies", "jobs"}
+    assert set(COMMANDS) == expected | {"hardware", "strategies", "sql", "sweep", "policies", "jobs", "experiments"}
     assert all(name in text for name in COMMANDS)
 
 

@@ -179,7 +179,7 @@ def test_without_a_report_the_page_says_how_to_make_it(
     monkeypatch.setattr(experiments, "read_cells", lambda: read_cells(tmp_path))
     page = ask()
     assert "make bench" in page and "example on example, 3 runs" in page
-    monkeypatch.setattr(experiments, "find_sweeps", lambda _: [])
+    monkeypatch.setattr(experiments, "recorded_sweeps", lambda _: [])
     assert "hyperoffload compile MODEL" in ask()
 
 

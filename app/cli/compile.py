@@ -102,10 +102,10 @@ def compile_command(
         )
         return
     _print(done.schedule)
+    storages = f"{len(done.schedule.graph.original.storages):,} storages"
     for position, (text, count, taken) in enumerate(_rules(done.schedule, asked), 1):
-        console.print(
-            f"rule {position} ({text}) matches {count:,} storages, {size(taken)}", markup=False, soft_wrap=True
-        )
+        told = f"rule {position} ({text}) matches {count:,} of {storages}, {size(taken)}"
+        console.print(told, markup=False, soft_wrap=True)
     console.print(f"took {elapsed:.1f} s; recorded as run {done.run_id} in {opened.path}", markup=False)
     if output is not None:
         console.print(f"written to {output}", markup=False)

@@ -16,6 +16,7 @@ from app.cli.compile import compile_command
 from app.cli.demo import demo
 from app.cli.display import PlainConsole
 from app.cli.emit import emit
+from app.cli.experiments import experiments
 from app.cli.explain import explain
 from app.cli.export import export
 from app.cli.hardware import hardware
@@ -72,6 +73,7 @@ cli.command(rich_help_panel=_LOOK)(sql)
 cli.command(rich_help_panel=_LOOK)(explain)
 cli.command(rich_help_panel=_LOOK)(compare)
 cli.command(rich_help_panel=_LOOK)(export)
+cli.command(rich_help_panel=_LOOK)(experiments)
 cli.command(rich_help_panel="What there is")(hardware)
 cli.command(rich_help_panel="What there is")(strategies)
 cli.command(hidden=True)(work)

@@ -15,10 +15,7 @@ from app.dashboard.pages.guard import guarded
 from app.dashboard.state import State, current_state
 from app.dashboard.views.experiments import choices
 from app.dashboard.views.experiments_address import MATRIX, RUNS, ExperimentsAsked, address, asked_for
-from app.experiments import Cell, Section, Sweep, find_sweeps, read_cells, read_sections
-from db.queries import list_runs
-
-MOST_RUNS = 5_000
+from app.experiments import Cell, Section, Sweep, read_cells, read_sections, recorded_sweeps
 
 
 def register(app: dash.Dash, shared: State) -> None:  # noqa: ARG001
@@ -69,7 +66,7 @@ def register(app: dash.Dash, shared: State) -> None:  # noqa: ARG001
 
 def layout(**query: str) -> Any:
     sections, cells = read_sections(), read_cells()
-    sweeps = find_sweeps(list_runs(current_state().database, limit=MOST_RUNS))
+    sweeps = recorded_sweeps(current_state().database)
     names = [*([MATRIX] if cells else []), *([RUNS] if sweeps or not cells else []), *(s.name for s in sections)]
     names += [RUNS] if RUNS not in names else []
     known = {**choices(cells), "show": names, "graph": [s.name for s in sweeps]}

@@ -31,6 +31,7 @@ from app.experiments import (
     Table,
     points_of_cells,
     points_of_runs,
+    rows_of_runs,
 )
 from profiles.plain import visible
 
@@ -165,21 +166,7 @@ def _runs_grid(chosen: Sweep) -> Any:
         parts.time_column("exposed", "Exposed", width=104),
         parts.time_column("blocking", "Blocking", width=104),
     ]
-    rows = [
-        {
-            "id": r.id,
-            "strategy": r.strategy,
-            "kind": r.kind,
-            "limit": r.memory_limit_bytes,
-            "used": r.device_bytes,
-            "step": r.step_median_ns,
-            "bound": r.lower_bound_ns,
-            "over": (r.step_median_ns or 0) / r.lower_bound_ns - 1 if r.lower_bound_ns else None,
-            "exposed": r.exposed_ns,
-            "blocking": r.blocking_ns,
-        }
-        for r in chosen.runs[:MOST_POINTS]
-    ]
+    rows = rows_of_runs(chosen.runs[:MOST_POINTS])
     return fitted_grid("experiments-runs-grid", columns, rows, style={"height": _height(len(rows))})
 
 
