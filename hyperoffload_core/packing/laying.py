@@ -63,6 +63,9 @@ class _Laying:
 
     def attempts(self) -> Iterator[Ints]:
         core = core_of(self.problem, _NEARLY_FULL)
+        if self.problem.blocks + core.problem.blocks > self.left:
+            yield from self._first_fit(self.problem, _ORDERS[0])
+            return
         goal = self.enough - core.base_bytes
         found = self._core_by_first_fit(core, goal)
         if found[0] <= goal:
