@@ -223,3 +223,21 @@ def test_every_tab_has_a_table_or_says_that_nothing_differs() -> None:
         ("transfers", "in the same way"),
     ):
         assert words in json.dumps(table_of(same, tab, "op", ""), cls=PlotlyJSONEncoder)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("axis", ["time", "op"])
+def test_the_chart_says_by_itself_which_line_is_whose(compared: comparing.Compared, axis: str) -> None:
+    """What the camera saves is the chart alone, without the legend above it."""
+    if axis == "time":
+        figure = comparing.figure(compared, (0, compared.end_ns))
+    else:
+        figure = comparing_ops.figure(compared, comparing_ops.whole(compared))
+    layout = figure["layout"]
+    samples = {shape["y0"]: shape["line"] for shape in layout["shapes"] if shape["yref"] == "y2"}
+    names = {note["y"]: note["text"] for note in layout["annotations"] if note["yref"] == "y2"}
+    curves = [trace["line"] for trace in figure["data"] if trace.get("yaxis", "y") == "y" and "line" in trace]
+    for number, name in enumerate(("fast", "slow")):
+        (place,) = (at for at, text in names.items() if name in text)
+        for key in ("color", "dash"):
+            assert samples[place][key] == curves[number][key]
+    assert len({(line["color"], line["dash"]) for line in samples.values()}) == 2

@@ -25,6 +25,8 @@ MEMORY_HEIGHT = 280
 # As much as a line of text beside a limit takes.
 NOTE_PIXELS = 16
 LANE_PIXELS = 36
+# Of each profile's line, before its name: enough for every dash.
+SAMPLE_PIXELS = 32
 # On the lanes' axis a lane is 1 high with its gap; above each profile's lanes is room for its name.
 LANE_HEIGHT = 0.8
 NAME_HEIGHT = 0.6
@@ -164,7 +166,8 @@ def layout(compared: Compared, window: tuple[int, int]) -> dict[str, Any]:
                 "line": {"color": theme.LIMIT, "width": 1.2, "dash": "dash"},
             }
             for limit in shown
-        ],
+        ]
+        + block_lines(compared),
         "annotations": [*block_names(compared), *_limit_notes(shown, unit, max([highest, *shown]))],
     }
 
@@ -187,19 +190,44 @@ def lanes_axis(compared: Compared, domain: Sequence[float]) -> dict[str, Any]:
 
 
 def block_names(compared: Compared) -> list[dict[str, Any]]:
+    """The name of each profile above its lanes, behind the sample of `block_lines`."""
     return [
         {
             "xref": "paper",
             "x": 0,
             "xanchor": "left",
+            "xshift": SAMPLE_PIXELS + 4,
             "yref": "y2",
-            "y": compared.floors[index] + len(view.lanes.rows) + 0.08,
+            "y": _name_place(compared, index),
             "text": f"<b>{plain(title)}</b> · {view.kind}",
             "showarrow": False,
             "font": {"size": 12},
         }
         for index, (title, view) in enumerate(zip(compared.names, compared.views, strict=True))
     ]
+
+
+def block_lines(compared: Compared) -> list[dict[str, Any]]:
+    """A sample of each profile's line before its name: a picture of the chart alone tells the curves apart."""
+    return [
+        {
+            "type": "line",
+            "xref": "paper",
+            "xsizemode": "pixel",
+            "xanchor": 0,
+            "x0": 0,
+            "x1": SAMPLE_PIXELS,
+            "yref": "y2",
+            "y0": _name_place(compared, index),
+            "y1": _name_place(compared, index),
+            "line": {key: run_line(index)[key] for key in ("width", "color", "dash")},
+        }
+        for index in range(len(compared.views))
+    ]
+
+
+def _name_place(compared: Compared, index: int) -> float:
+    return compared.floors[index] + len(compared.views[index].lanes.rows) + 0.08
 
 
 def _limit_notes(limits: Sequence[int], unit: int, top: int) -> list[dict[str, Any]]:

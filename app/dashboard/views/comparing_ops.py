@@ -14,6 +14,7 @@ from app.dashboard import theme
 from app.dashboard.views.comparing import (
     MEMORY_HEIGHT,
     Compared,
+    block_lines,
     block_names,
     in_template,
     lanes_axis,
@@ -164,5 +165,6 @@ def _layout(compared: Compared, window: Sequence[float]) -> dict[str, Any]:
             zeroline=True,
             zerolinecolor="#8A94A6",
         ),
+        "shapes": block_lines(compared),
         "annotations": block_names(compared),
     }
