@@ -324,12 +324,8 @@ class Choosing:
             (a, b), (d, e) = self._windows(rows[same], self.occupied + size > self.limit)
             windows[:, same] = a, b, d, e
         stored = self.out_ns[rows] > 0
-        self.loads.replace(
-            [
-                (self.out_ns[rows][stored], windows[2][stored], windows[3][stored]),
-                (c.in_ns[rows], windows[0], windows[1]),
-            ]
-        )
+        copied_out = self.out_ns[rows][stored], windows[2][stored], windows[3][stored]
+        self.loads.replace([copied_out, (c.in_ns[rows], windows[0], windows[1])])
 
     def save(self) -> tuple[object, ...]:
         return (dict(self.taken), self.occupied.copy(), self.available.copy(), self.low.copy(), self.out_ns.copy())
