@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
@@ -34,7 +37,8 @@ def load_schedule(database: Database, schedule_hash: str) -> Schedule:
         document = connection.execute(select(ScheduleRow.document).where(ScheduleRow.hash == schedule_hash)).scalar()
     if document is None:
         raise DatabaseError(f"{database.path} holds no schedule {schedule_hash[:12]}")
-    schedule = from_document(_unpack(document))
+    with _no_collection():
+        schedule = from_document(_unpack(document))
     with _schedules_lock:
         _schedules[schedule_hash] = schedule
         while len(_schedules) > _KEPT:
@@ -114,5 +118,24 @@ def _pack(document: dict[str, Any]) -> bytes:
 
 
 def _unpack(data: bytes) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(gzip.decompress(data))
+    return _decoded(gzip.decompress(data))
+
+
+def _decoded(text: bytes) -> dict[str, Any]:
+    """JSON, with a call of Python for each object: without any, no other thread (of the dashboard) would run until all
+    of a large document is decoded."""
+    document: dict[str, Any] = json.loads(text, object_hook=lambda row: row)
     return document
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Making a million objects that all stay has the collector look through all of them again and again, for nothing
+    and with every thread waiting: nearly half the time of reading a large schedule."""
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collected:
+            gc.enable()

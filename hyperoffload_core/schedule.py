@@ -342,7 +342,7 @@ def _boolean(value: Any) -> bool:
 
 
 def _integers(values: Any) -> tuple[int, ...]:
-    if not isinstance(values, list) or not all(type(v) is int for v in values):
+    if not isinstance(values, list) or not set(map(type, values)) <= {int}:
         raise TypeError(f"{str(values)[:40]!r} is no list of integers")
     return tuple(values)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import fields
 from pathlib import Path
@@ -14,8 +17,9 @@ import numpy as np
 import pytest
 from profiles_samples import keep_schedule, offload_schedule, profile_of
 
+from db import documents
 from db.database import Database, DatabaseError, open_database
-from db.documents import load_schedule
+from db.documents import _decoded, load_schedule
 from db.queries import get_run, list_runs, load_profile, median_step, run_steps
 from db.recordings import (
     RunDescription,
@@ -195,3 +199,40 @@ def test_a_killed_recording_is_incomplete_with_whole_appends(tmp_path: Path) -> 
 def test_the_live_writer_is_left_alone(database: Database) -> None:
     run = start_run(database, description(profile_of(keep_schedule())))
     assert get_run(open_database(database.path), run).status == "running"
+
+
+def test_other_threads_run_while_a_large_document_is_read() -> None:
+    """Counted in turns that another thread takes, not in time."""
+    rows = [{"id": n, "reads": [n, n + 1]} for n in range(50_000)]
+    text = json.dumps({"ops": rows}).encode()
+    turns, began, ended = 0, threading.Event(), threading.Event()
+
+    def other() -> None:
+        nonlocal turns
+        began.set()
+        while not ended.is_set():
+            turns += 1
+            time.sleep(0)
+
+    before = sys.getswitchinterval()
+    thread = threading.Thread(target=other)
+    sys.setswitchinterval(1e-5)
+    try:
+        thread.start()
+        began.wait()
+        start = turns
+        document = _decoded(text)
+        taken = turns - start
+    finally:
+        ended.set()
+        sys.setswitchinterval(before)
+        thread.join()
+    assert document == {"ops": rows}
+    assert taken > 100
+
+
+def test_the_collector_is_on_again_after_a_schedule_was_read(database: Database) -> None:
+    record_profile(database, RunDescription("predicted", offload_schedule(), "m"), profile_of(offload_schedule()))
+    documents._schedules.clear()
+    assert load_schedule(database, offload_schedule().hash) == offload_schedule()
+    assert gc.isenabled()
