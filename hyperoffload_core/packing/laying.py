@@ -32,8 +32,12 @@ _HURRY = 8
 """In a hurry searches take one part in so many of what they may, and promotions one in half as many."""
 _BLOCKS_LAID = 50_000
 """No more attempts by first fit than these blocks make."""
-_CORE_ORDERS, _ORDERS = (1, 0, 3, 4), (1, 3, 0)
-"""The sequences (of `firstfit.sequences`) in which a core and all blocks are laid."""
+_MOST_PROMOTED, _NEARLY_FITS = 2_000, 1.06
+"""Of no more blocks, and where the lowest is within this factor of enough, all that stick out are moved ahead, too."""
+_PROMOTIONS_OF_ALL = 4
+"""So many times for each order."""
+_CORE_ORDERS, _ORDERS, _ORDERS_PROMOTED = (1, 0, 3, 4), (1, 3, 0), (3, 5)
+"""The sequences (of `firstfit.sequences`) in which a core, all blocks and blocks that are moved ahead are laid."""
 
 
 def lay(problem: Problem, enough_bytes: int, *, hurried: bool = False) -> Ints:
@@ -63,9 +67,6 @@ class _Laying:
 
     def attempts(self) -> Iterator[Ints]:
         core = core_of(self.problem, _NEARLY_FULL)
-        if self.problem.blocks + core.problem.blocks > self.left:
-            yield from self._first_fit(self.problem, _ORDERS[0])
-            return
         goal = self.enough - core.base_bytes
         found = self._core_by_first_fit(core, goal)
         if found[0] <= goal:
@@ -89,6 +90,9 @@ class _Laying:
             yield from self._around(core, self._core_promoted(core, goal, found)[1])
         for order in _ORDERS:
             yield from self._first_fit(self.problem, order)
+        few = self.problem.blocks <= _MOST_PROMOTED and not self.hurried
+        if few and self.below <= self.enough * _NEARLY_FITS:
+            yield from self._promoted()
 
     def _around(self, core: Core, offsets: Ints) -> Iterator[Ints]:
         """All blocks, those of the core at these offsets above what exists throughout."""
@@ -103,6 +107,15 @@ class _Laying:
         offsets = first_fit_below(problem, self.overlaps, self.orders[order], self.below)
         if offsets is not None:
             yield offsets
+
+    def _promoted(self) -> Iterator[Ints]:
+        """All blocks, those that stick out moved ahead again and again."""
+        for order in _ORDERS_PROMOTED:
+            sequence = self.orders[order]
+            for _ in range(_PROMOTIONS_OF_ALL):
+                offsets = first_fit(self.problem, self.overlaps, sequence)
+                yield offsets
+                sequence = promoted(self.problem, sequence, offsets, self.enough)
 
     def _core_by_first_fit(self, core: Core, goal: int) -> tuple[int, Ints, Ints]:
         """The lowest (height, offsets, sequence) of the core, the first within the goal."""
