@@ -61,7 +61,7 @@ _EXCHANGE_SECONDS = {"fast": 0.1, "normal": 0.5, "best": 4.0}
 """Seconds of work for exchanging gaps, each time, by effort."""
 _RELOCATING_SECONDS = {"fast": 0.1, "normal": 0.3, "best": 3.0}
 """Seconds of work for addresses chosen together with times, each time, by effort."""
-_EXCHANGES = 5
+_EXCHANGES = 3
 """Gaps are exchanged and addresses assigned, in turn, until so many times that time is over."""
 _PACKED_AGAIN = 2
 """So many of the better solutions this finds are packed, from the best one on, until one fits."""
