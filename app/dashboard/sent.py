@@ -255,6 +255,7 @@ SENT: dict[str, Any] = {
     "sql-y.value": Digits | None,
     "sql-by.value": Digits | None,
     "job-id.data": Id | None,
+    "job-found.data": Id | None,
     "policy-draft.data": Draft,
     "policy-ground.data": Ground,
     "policy-valid.data": Valid | None,
