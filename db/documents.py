@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import gzip
 import json
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
@@ -17,6 +14,7 @@ from sqlalchemy import Connection, insert, select
 
 from db.database import Database, DatabaseError
 from db.models import GraphOp, GraphRow, GraphStorage, ScheduleRow
+from hyperoffload_core.collector import collector_paused
 from hyperoffload_core.graphfile import graph_document
 from hyperoffload_core.ir import Graph
 from hyperoffload_core.schedule import Metrics, Schedule, from_document, to_document
@@ -37,7 +35,7 @@ def load_schedule(database: Database, schedule_hash: str) -> Schedule:
         document = connection.execute(select(ScheduleRow.document).where(ScheduleRow.hash == schedule_hash)).scalar()
     if document is None:
         raise DatabaseError(f"{database.path} holds no schedule {schedule_hash[:12]}")
-    with _no_collection():
+    with collector_paused():
         schedule = from_document(_unpack(document))
     with _schedules_lock:
         _schedules[schedule_hash] = schedule
@@ -126,16 +124,3 @@ def _decoded(text: bytes) -> dict[str, Any]:
     of a large document is decoded."""
     document: dict[str, Any] = json.loads(text, object_hook=lambda row: row)
     return document
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Making a million objects that all stay has the collector look through all of them again and again, for nothing
-    and with every thread waiting: nearly half the time of reading a large schedule."""
-    collected = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collected:
-            gc.enable()

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Making a schedule, or comparing two, creates up to millions of small objects and no cycles; the collector would
-    walk all of them, and the whole graph, again and again (a third to half of the time at 100,000 ops).
+    """Making a schedule, reading one, or comparing two creates up to millions of small objects and no cycles; the
+    collector would walk all of them, and the whole graph, again and again (a third to half of the time at 100,000 ops).
     """
     paused = gc.isenabled()
     gc.disable()
