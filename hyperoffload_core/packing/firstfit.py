@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from hyperoffload_core.packing.overlaps import Overlaps
 from hyperoffload_core.packing.problem import Ints, Problem
 from hyperoffload_core.packing.taken import Taken
 
-MANY = 9_000
+_MANY = 9_000
 """Of more blocks it takes longer to look at all that exist at once than to keep a tree of taken addresses."""
 
 NO_TOP = 1 << 62
@@ -39,6 +39,11 @@ def sequences(problem: Problem) -> list[Ints]:
         (-size, -life, first),
     )
     return [np.lexsort((*key, *ahead)) for key in keys]
+
+
+def overlaps_of(problem: Problem) -> Overlaps | None:
+    """What laying all blocks needs; None of very many."""
+    return Overlaps(problem) if problem.blocks <= _MANY else None
 
 
 def first_fit(problem: Problem, overlaps: Overlaps | None, sequence: Ints) -> Ints:
@@ -95,6 +100,17 @@ def promoted(problem: Problem, sequence: Ints, offsets: Ints, goal_bytes: int) -
     place[sequence] = np.arange(problem.blocks)
     place[offsets + problem.size > goal_bytes] -= max(2, problem.blocks // 10)
     return np.argsort(place, kind="stable")
+
+
+def promotions(
+    problem: Problem, overlaps: Overlaps | None, sequence: Ints, goal_bytes: int, times: int
+) -> Iterator[Ints]:
+    """Offsets by first fit, in the sequence and then in others, ``times`` in all: each has what stuck out before moved
+    ahead."""
+    for _ in range(times):
+        offsets = first_fit(problem, overlaps, sequence)
+        yield offsets
+        sequence = promoted(problem, sequence, offsets, goal_bytes)
 
 
 def _lowest_gap(low: Ints, high: Ints, size: int, alignment: int) -> int:

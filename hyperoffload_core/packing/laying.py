@@ -11,7 +11,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from hyperoffload_core.packing.core import Core, core_of, laid_around, search_core
-from hyperoffload_core.packing.firstfit import MANY, NO_TOP, first_fit, first_fit_below, promoted, sequences
+from hyperoffload_core.packing.firstfit import (
+    NO_TOP,
+    first_fit,
+    first_fit_below,
+    overlaps_of,
+    promoted,
+    promotions,
+    sequences,
+)
 from hyperoffload_core.packing.overlaps import Overlaps
 from hyperoffload_core.packing.problem import Ints, Problem, height_of
 
@@ -63,12 +71,13 @@ class _Laying:
         self.below = NO_TOP
         self.left = _BLOCKS_LAID
         self.orders = sequences(problem)
-        self.overlaps = Overlaps(problem) if problem.blocks <= MANY else None
+        self.overlaps = overlaps_of(problem)
 
     def attempts(self) -> Iterator[Ints]:
         core = core_of(self.problem, _NEARLY_FULL)
         goal = self.enough - core.base_bytes
-        found = self._core_by_first_fit(core, goal)
+        overlaps = Overlaps(core.problem)
+        found = self._core_by_first_fit(core, overlaps, goal)
         if found[0] <= goal:
             yield from self._around(core, found[1])
         work = _SEARCH_WORK // _HURRY if self.hurried else _SEARCH_WORK
@@ -87,12 +96,13 @@ class _Laying:
             if answer == "stopped":
                 work //= _STOPPED
         if found[0] > goal:
-            yield from self._around(core, self._core_promoted(core, goal, found)[1])
+            yield from self._around(core, self._core_promoted(core, overlaps, goal, found)[1])
         for order in _ORDERS:
             yield from self._first_fit(self.problem, order)
         few = self.problem.blocks <= _MOST_PROMOTED and not self.hurried
         if few and self.below <= self.enough * _NEARLY_FITS:
-            yield from self._promoted()
+            for order in _ORDERS_PROMOTED:
+                yield from promotions(self.problem, self.overlaps, self.orders[order], self.enough, _PROMOTIONS_OF_ALL)
 
     def _around(self, core: Core, offsets: Ints) -> Iterator[Ints]:
         """All blocks, those of the core at these offsets above what exists throughout."""
@@ -108,19 +118,9 @@ class _Laying:
         if offsets is not None:
             yield offsets
 
-    def _promoted(self) -> Iterator[Ints]:
-        """All blocks, those that stick out moved ahead again and again."""
-        for order in _ORDERS_PROMOTED:
-            sequence = self.orders[order]
-            for _ in range(_PROMOTIONS_OF_ALL):
-                offsets = first_fit(self.problem, self.overlaps, sequence)
-                yield offsets
-                sequence = promoted(self.problem, sequence, offsets, self.enough)
-
-    def _core_by_first_fit(self, core: Core, goal: int) -> tuple[int, Ints, Ints]:
+    def _core_by_first_fit(self, core: Core, overlaps: Overlaps, goal: int) -> tuple[int, Ints, Ints]:
         """The lowest (height, offsets, sequence) of the core, the first within the goal."""
-        problem = core.problem
-        overlaps, orders = Overlaps(problem), sequences(problem)
+        problem, orders = core.problem, sequences(core.problem)
         best = NO_TOP, np.zeros(0, np.int64), orders[0]
         for order in _CORE_ORDERS:
             self.left -= problem.blocks
@@ -131,10 +131,11 @@ class _Laying:
                 break
         return best
 
-    def _core_promoted(self, core: Core, goal: int, found: tuple[int, Ints, Ints]) -> tuple[int, Ints, Ints]:
+    def _core_promoted(
+        self, core: Core, overlaps: Overlaps, goal: int, found: tuple[int, Ints, Ints]
+    ) -> tuple[int, Ints, Ints]:
         """A lower one than ``found``, if moving what sticks out ahead makes one."""
-        problem = core.problem
-        overlaps, best = Overlaps(problem), found
+        problem, best = core.problem, found
         _, offsets, sequence = found
         for _ in range(2 * _PROMOTIONS // _HURRY if self.hurried else _PROMOTIONS):
             if self.left < problem.blocks or best[0] <= goal:

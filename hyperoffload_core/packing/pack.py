@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyperoffload_core.packing.firstfit import MANY, first_fit, promoted, sequences
-from hyperoffload_core.packing.overlaps import Overlaps
+from hyperoffload_core.packing.firstfit import overlaps_of, promotions, sequences
 from hyperoffload_core.packing.problem import Block, Ints, Problem, height_of, make_problem
 from hyperoffload_core.packing.search import Search
 
@@ -83,19 +82,16 @@ def pack(
 def _by_first_fit(
     problem: Problem, capacity_bytes: int | None, stop: Callable[[], bool], progress: Callable[[int, int], None]
 ) -> tuple[Ints, int]:
-    overlaps = Overlaps(problem) if problem.blocks <= MANY else None
-    goal = max(problem.liveness_bound, capacity_bytes or 0)
+    overlaps, goal = overlaps_of(problem), max(problem.liveness_bound, capacity_bytes or 0)
     best, best_height = np.zeros(0, np.int64), -1
     for sequence in sequences(problem):
-        for _ in range(3):
-            offsets = first_fit(problem, overlaps, sequence)
+        for offsets in promotions(problem, overlaps, sequence, goal, 3):
             height = height_of(problem, offsets)
             if best_height < 0 or height < best_height:
                 best, best_height = offsets, height
                 progress(height, problem.liveness_bound)
             if best_height <= goal or stop():
                 return best, best_height
-            sequence = promoted(problem, sequence, offsets, goal)
     return best, best_height
 
 
