@@ -19,10 +19,8 @@ from hyperoffload_core.analysis.lifetimes import Uses
 from hyperoffload_core.analysis.linear import LinearProgram
 from hyperoffload_core.passes.alike import alike
 from hyperoffload_core.passes.play import Problem
-from hyperoffload_core.passes.selection import Candidates, resident_slots
+from hyperoffload_core.passes.selection import Candidates, Floats, Integers, resident_slots
 
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 _SPANS = 10
