@@ -5,35 +5,18 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import dash
 import pytest
 from callbacks import call
-from dashboard_example import example_profile, example_schedule
-
-from app.dashboard.factory import create_app
-from db.database import open_database
-from db.recordings import RunDescription, record_profile
 
 HEADERS = {"Host": "127.0.0.1"}
 
 
-@pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dash.Dash]:
-    path = tmp_path_factory.mktemp("opening") / "opening.db"
-    database, schedule = open_database(path), example_schedule()
-    record_profile(database, RunDescription("measured", schedule, "example"), example_profile(schedule, "measured", 2))
-    database.close()
-    made = create_app(path)
-    yield made
-    made.server.config["HYPEROFFLOAD"].database.close()
-
-
-def opened(app: dash.Dash, address: str) -> dict[str, Any]:
+def opened(example_app: dash.Dash, address: str) -> dict[str, Any]:
     """Properties by id of the layout that a browser fetches which opens an address."""
-    client = app.server.test_client()
+    client = example_app.server.test_client()
     page = client.get(address, headers=HEADERS).get_data(as_text=True)
     layout = re.search(r'<link rel="preload" as="fetch" href="([^"]*_dash-layout[^"]*)"', page)
     assert layout is not None
@@ -60,10 +43,10 @@ def opened(app: dash.Dash, address: str) -> dict[str, Any]:
         ("/nowhere", ""),
     ],
 )
-def test_what_the_shell_brings_is_what_the_address_asks_for(app: dash.Dash, path: str, search: str) -> None:
-    brought = opened(app, path + search)
+def test_what_the_shell_brings_is_what_the_address_asks_for(example_app: dash.Dash, path: str, search: str) -> None:
+    brought = opened(example_app, path + search)
     values = {"_pages_location.pathname": path, "_pages_location.search": search}
-    asked = call(app, "_pages_location.pathname", values, "_pages_content")
+    asked = call(example_app, "_pages_location.pathname", values, "_pages_content")
     assert brought["_pages_content"]["children"] == asked["_pages_content.children"]
     assert brought["_pages_store"]["data"] == asked["_pages_store.data"]
     # Else the browser would ask for it again.
@@ -71,29 +54,29 @@ def test_what_the_shell_brings_is_what_the_address_asks_for(app: dash.Dash, path
 
 
 def test_a_page_that_fails_is_left_to_the_callback_which_tells_why(
-    app: dash.Dash, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    example_app: dash.Dash, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(**_: str) -> Any:
         raise RuntimeError("a fault")
 
     monkeypatch.setitem(dash.page_registry["app.dashboard.pages.sql"], "layout", broken)
-    brought = opened(app, "/sql")
+    brought = opened(example_app, "/sql")
     assert brought["_pages_content"].get("children") is None and "pathname" not in brought["_pages_location"]
     assert "a fault" in caplog.text
 
 
-def test_a_page_that_came_with_its_shell_is_not_kept_by_the_browser(app: dash.Dash) -> None:
-    client = app.server.test_client()
+def test_a_page_that_came_with_its_shell_is_not_kept_by_the_browser(example_app: dash.Dash) -> None:
+    client = example_app.server.test_client()
     assert client.get("/_dash-layout?page=/", headers=HEADERS).headers["Cache-Control"] == "no-store"
 
 
-def test_the_shell_without_a_page_is_what_other_clients_get(app: dash.Dash) -> None:
-    shell = app.server.test_client().get("/_dash-layout", headers=HEADERS).get_json()
+def test_the_shell_without_a_page_is_what_other_clients_get(example_app: dash.Dash) -> None:
+    shell = example_app.server.test_client().get("/_dash-layout", headers=HEADERS).get_json()
     assert "runs-grid" not in json.dumps(shell)
 
 
-def test_what_runs_first_brings_no_polyfills_but_what_the_components_need(app: dash.Dash) -> None:
-    client = app.server.test_client()
+def test_what_runs_first_brings_no_polyfills_but_what_the_components_need(example_app: dash.Dash) -> None:
+    client = example_app.server.test_client()
     first = re.search(r'<script src="([^"]+base\.js)"', client.get("/", headers=HEADERS).get_data(as_text=True))
     assert first is not None
     script = client.get(first[1], headers=HEADERS).get_data(as_text=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,32 +10,17 @@ import dash
 import pytest
 from callbacks import call
 from dash import Input, Output
-from dashboard_example import example_profile, example_schedule
 
 from app.dashboard.factory import create_app
 from app.dashboard.sent import SENT, unsent
-from db.database import open_database
-from db.recordings import RunDescription, record_profile
 
 RUN = {"id": 1, "step": 0, "kind": "measured", "numbered": False, "picked": None, "peak_ns": 5}
 ODD: list[Any] = ["²", -1, 10**30, float("nan"), ["1"], {"a": 1}, True, "\ud800"]
 
 
-@pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dash.Dash]:
-    path = tmp_path_factory.mktemp("sent") / "sent.db"
-    database, schedule = open_database(path), example_schedule()
-    record_profile(database, RunDescription("measured", schedule, "example"), example_profile(schedule, "measured", 2))
-    database.close()
-    made = create_app(path)
-    made.server.test_client().get("/", headers={"Host": "127.0.0.1"})
-    yield made
-    made.server.config["HYPEROFFLOAD"].database.close()
-
-
-def test_every_property_that_a_callback_takes_has_a_shape(app: dash.Dash) -> None:
+def test_every_property_that_a_callback_takes_has_a_shape(example_app: dash.Dash) -> None:
     unnamed = set()
-    for spec in app.callback_map.values():
+    for spec in example_app.callback_map.values():
         for given in (*spec["inputs"], *spec["state"]) if "callback" in spec else ():
             identity = min(json.loads(given["id"])) if given["id"].startswith("{") else given["id"]
             name = f"{identity}.{given['property']}"
@@ -69,22 +53,22 @@ def test_every_property_that_a_callback_takes_has_a_shape(app: dash.Dash) -> Non
     ],
 )
 def test_values_of_other_types_get_a_sentence_and_no_traceback(
-    app: dash.Dash, caplog: pytest.LogCaptureFixture, triggered: str, values: dict[str, Any], output: str
+    example_app: dash.Dash, caplog: pytest.LogCaptureFixture, triggered: str, values: dict[str, Any], output: str
 ) -> None:
     refused = 0
     for changed in (triggered, *values):
         for value in ODD:
-            answer = json.dumps(call(app, triggered, {triggered: None} | values | {changed: value}, output))
+            answer = json.dumps(call(example_app, triggered, {triggered: None} | values | {changed: value}, output))
             assert "A fault of the dashboard" not in answer, (changed, value)
             refused += "No page of this dashboard sends this" in answer
     assert refused
     assert "Traceback" not in caplog.text
 
 
-def test_what_runs_in_the_browser_cannot_be_asked_for(app: dash.Dash) -> None:
-    name = next(name for name, spec in app.callback_map.items() if "callback" not in spec)
+def test_what_runs_in_the_browser_cannot_be_asked_for(example_app: dash.Dash) -> None:
+    name = next(name for name, spec in example_app.callback_map.items() if "callback" not in spec)
     body = {"output": name, "outputs": {}, "inputs": [], "state": [], "changedPropIds": []}
-    client = app.server.test_client()
+    client = example_app.server.test_client()
     assert client.post("/_dash-update-component", json=body, headers={"Host": "127.0.0.1"}).status_code == 400
 
 
