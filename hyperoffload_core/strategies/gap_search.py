@@ -3,7 +3,7 @@
 Orders of the ops are tried with several ways to choose gaps (recipes); then all gaps of a small graph are chosen at
 once, measured by the times of the best placement; then a few gaps at a time are exchanged for others, each time placed
 anew; then the gap behind the worst stall is forbidden and a few gaps at a time are given up and chosen again, until the
-bound or the deadline.
+bound is reached or the work is done that the effort allows.
 """
 
 from __future__ import annotations
