@@ -20,7 +20,7 @@ from app.dashboard.factory import create_app
 from app.dashboard.pages import compare
 from app.dashboard.pages.compare_tables import MOST_ROWS, UNSCROLLED_ROWS, plain_table, table_of
 from app.dashboard.views import comparing, comparing_ops
-from app.dashboard.views.comparing_address import CompareAsked, address, asked_for
+from app.dashboard.views.comparing_address import CompareAsked, asked_for
 from app.dashboard.views.step import StepView
 from db.database import open_database
 from db.recordings import RunDescription, record_profile
@@ -63,18 +63,6 @@ def ask(tmp_path: Path) -> Iterator[Callable[..., str]]:
 
     yield asked
     app.server.config["HYPEROFFLOAD"].database.close()
-
-
-@pytest.mark.parametrize(
-    ("asked", "text"),
-    [
-        (CompareAsked(), "/compare"),
-        (CompareAsked((1, 2), 1), "/compare?runs=1,2"),
-        (CompareAsked((3, 1), 1, "time", "op", "phase"), "/compare?runs=3,1&baseline=1&tab=time&axis=op&by=phase"),
-    ],
-)
-def test_what_the_page_shows_is_its_address(asked: CompareAsked, text: str) -> None:
-    assert address(asked) == text
 
 
 def test_what_an_address_says_wrongly_is_left_to_the_page() -> None:

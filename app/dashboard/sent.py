@@ -225,7 +225,6 @@ SENT: dict[str, Any] = {
     "compare-runs.value": list[Digits] | None,
     "compare-runs.data": list[Texts] | None,
     "compare-runs.searchValue": str | None,
-    "compare-baseline.value": Digits | None,
     "compare-axis.value": Literal["time", "op"] | None,
     "compare-by.value": OpGrouping | None,
     "compare-tab.value": Literal["decisions", "time", "storages", "transfers"] | None,

@@ -18,7 +18,7 @@ from app.dashboard.pages.guard import guarded
 from app.dashboard.state import State, current_state
 from app.dashboard.views.address import run_number
 from app.dashboard.views.comparing import Compared, colour_of
-from app.dashboard.views.comparing_address import CompareAsked, address, asked_for
+from app.dashboard.views.comparing_address import CompareAsked, asked_for
 from app.dashboard.views.runs import run_name, runs_asked
 from app.recorded import MOST_COMPARED
 from db.database import DatabaseError
@@ -28,7 +28,6 @@ from profiles.op_groups import OP_GROUPINGS
 from profiles.plain import visible
 from profiles.verdict import verdict_clauses
 
-__all__ = ["address", "layout", "register"]
 FORMATS = (("html", "HTML report"), ("md", "Markdown"), ("csv", "CSV"), ("json", "JSON"), ("svg", "SVG"))
 MOST_IN_A_SENTENCE = 3
 TAB_TITLES = {

@@ -1,11 +1,10 @@
-"""What the compare page shows, as the query of its address."""
+"""What the compare page shows, as the query of its address says (which assets/compare.js writes)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
-from urllib.parse import urlencode
 
 from profiles.op_groups import OP_GROUPINGS, OpGrouping
 
@@ -43,16 +42,3 @@ def asked_for(runs: Sequence[int], baseline: object, tab: object, axis: object, 
         next((a for a in AXES if a == axis), "time"),
         next((g for g in OP_GROUPINGS if g == by), "layer"),
     )
-
-
-def address(asked: CompareAsked) -> str:
-    """The address of the page, without what it shows by itself."""
-    given = {
-        "runs": ",".join(map(str, asked.runs)) or None,
-        "baseline": asked.baseline if asked.runs and asked.place else None,
-        "tab": asked.tab if asked.tab != "decisions" else None,
-        "axis": asked.axis if asked.axis != "time" else None,
-        "by": asked.by if asked.by != "layer" else None,
-    }
-    query = urlencode({key: value for key, value in given.items() if value is not None}, safe=",")
-    return f"/compare?{query}" if query else "/compare"
