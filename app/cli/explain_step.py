@@ -117,9 +117,11 @@ def moment_document(found: Moment, by: Group, top: int) -> dict[str, Any]:
 
 
 def print_moment(found: Moment, by: Group, top: int) -> None:
+    from app.dashboard.views.alive import storages_counted
+
     limit = f", limit {size(found.limit_bytes)}" if found.limit_bytes else ""
     console.print(
-        f"at {time(found.time_ns)}: {size(found.live_bytes)} live in {len(found.alive):,} storages and workspaces, "
+        f"at {time(found.time_ns)}: {size(found.live_bytes)} live in {storages_counted(len(found.alive))}, "
         f"{size(found.needed_bytes)} needed, {size(found.reserved_bytes)} reserved{limit}",
         markup=False,
     )

@@ -13,7 +13,7 @@ from app.dashboard.frozen import frozen
 from app.dashboard.pages.run_links import ask, lead
 from app.dashboard.pages.run_shown import RUN, SHOW, shown_timeline
 from app.dashboard.state import State
-from app.dashboard.views.alive import GROUP_TITLES, Holder, HolderGroup, MomentView, Way, moment_view
+from app.dashboard.views.alive import GROUP_TITLES, Holder, HolderGroup, MomentView, Way, moment_view, storages_counted
 from hyperoffload_core.sizes import format_bytes
 from profiles.alive import GROUPS, Group
 
@@ -127,7 +127,7 @@ def _group(group: HolderGroup, is_open: bool) -> Any:
             ),
             html.Span(format_bytes(group.bytes), className="num"),
             html.Span(f"{group.share:.1%}", className="num"),
-            html.Span(f"{group.count:,}", className="num soft", title=f"{group.count:,} storages and workspaces"),
+            html.Span(f"{group.count:,}", className="num soft", title=storages_counted(group.count)),
         ]
     )
     head = html.Tr([html.Th("Largest"), *(html.Th(t, className="num") for t in ("Size", "Share", "On the device"))])
