@@ -14,7 +14,7 @@ from app.dashboard import parts
 from app.dashboard.state import State
 from app.dashboard.views.clipping import LONGEST_SENTENCE, clipped
 from app.jobs import JobView, cancel_job, job_view
-from db.jobs import list_jobs
+from db.jobs import JobRow, get_job, list_jobs
 from db.models import utc_now
 
 POLL_MS = 300
@@ -70,10 +70,10 @@ def starting(shared: State, ended: bool, job_id: int | None, found: int | None) 
         return True, ""
     whose = "started on another page, or on this one before it was loaded"
     beside = "Another can be started beside it; steps that are measured meanwhile take longer."
-    return False, f"{_named(job_view(shared.path, job_id))} was {whose}. {beside}"
+    return False, f"{_named(get_job(shared.database, job_id))} was {whose}. {beside}"
 
 
-def _named(job: JobView) -> str:
+def _named(job: JobRow) -> str:
     """``Job 4 (Compiling policy "more room")``"""
     policies = job.request.get("policies") or [job.request.get("policy") or {}]
     name = clipped(str(policies[0].get("name", "")))
