@@ -167,7 +167,7 @@ def _text(field: str, operator: str, value: str) -> ColumnElement[bool]:
 def _number(field: str, operator: str, value: str) -> ColumnElement[bool]:
     try:
         if field in _SIZES:
-            if value.isdecimal():
+            if re.fullmatch(r"[0-9.]+([eE][0-9]+)?", value):
                 raise SearchError(f"{value!r} has no unit; write {field}{operator}{value}GiB, or MiB")
             return _shown(_SIZES[field], operator, parse_bytes(value))
         if field in _TIMES:

@@ -179,6 +179,7 @@ def test_a_search_finds(database: Database, search: str, found: list[int]) -> No
         ("speed>3", f"'speed' is no field of a run; fields are {FIELDS[0]}"),
         ("step<10", "'10' is no time; write a number with a unit"),
         ("peak>2", "'2' has no unit; write peak>2GiB"),
+        ("peak>1.5", "'1.5' has no unit; write peak>1.5GiB"),
         ("llama step<", "'step<' needs a value behind it"),
         ("-Tag:", "'Tag:' needs a value behind it"),
         ("peak<big", "peak: 'big' is not a size"),
