@@ -51,6 +51,11 @@ class Remedy:
     transfer: int | None = None
     what_if: str = ""
 
+    @property
+    def free(self) -> bool:
+        """Whether it needs neither more memory nor another link."""
+        return not self.bytes_over and self.kind != "faster link"
+
 
 @dataclass(frozen=True)
 class Replays:
@@ -118,7 +123,7 @@ def _remedies(replays: Replays, transfer: int) -> list[Remedy]:
     ]
     gains = [(r.gain_ns, r) for r in found if r.gain_ns is not None and r.gain_ns > 0]
     best = max((gain for gain, r in gains if r.kind != "faster link"), default=0)
-    free = [g for g in gains if not g[1].bytes_over and g[1].kind != "faster link" and 10 * g[0] >= best]
+    free = [g for g in gains if g[1].free and 10 * g[0] >= best]
     best_free = max((gain for gain, _ in free), default=0)
 
     def rank(found: tuple[int, Remedy]) -> tuple[int, int, int]:

@@ -194,7 +194,7 @@ def _bar(found: Explanation, step: int) -> list[tuple[str, str, float]]:
 def _cause(found: Explanation, cause: Cause, lost_ns: int) -> CauseRow:
     stalls = [s for s in found.lost.stalls if s.cause == cause]
     remedies = [r for s in stalls for r in s.remedies]
-    gentle = max((r for r in remedies if needs_nothing(r)), key=_gain, default=None)
+    gentle = max((r for r in remedies if r.free), key=_gain, default=None)
     most = max(remedies, key=_gain, default=None)
     count = len(stalls)
     return CauseRow(
@@ -233,14 +233,9 @@ def _stall(found: Explanation, rank: int, stall: Stall, end_ns: int) -> StallRow
     )
 
 
-def needs_nothing(remedy: Remedy) -> bool:
-    """Whether it can be had with the memory and the link there are."""
-    return remedy.kind != "faster link" and not remedy.bytes_over
-
-
 def remedy_row(remedy: Remedy) -> RemedyRow:
     gain = "" if remedy.gain_ns is None else f"{format_ns(remedy.gain_ns)} shorter (predicted)"
-    return RemedyRow(sentence(remedy.text), gain, remedy.what_if, needs_nothing(remedy))
+    return RemedyRow(sentence(remedy.text), gain, remedy.what_if, remedy.free)
 
 
 def _and(parts: list[str]) -> str:
